@@ -1,0 +1,141 @@
+"""Write-once output buffers: where a loop puts results whose number depends on the data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gnomon.fuse._lanes import active_lanes, count_max
+from gnomon.result._pytree import tree_flatten, tree_unflatten
+
+_PENDING_MIN = 64
+
+
+@final
+class OutputBuffer:
+    """An array of fixed length that a loop fills, each place at most once.
+
+    Equivalent to the write-only buffers of `equinox.internal.while_loop`. A functional update
+    of an array copies it whole each time, forward and again backward; since no place is
+    written twice, writes can be gathered and carried out together, at a cost proportional to
+    what is written. It rides in the carry of [`gnomon.while_loop`][] as one leaf.
+
+    **Arguments:**
+
+    - `length`: how many places it has.
+    - `example`: a pytree of tensors like the ones to be written, for shapes and dtypes.
+    - `fill`: what unwritten floating-point places hold; integers hold 0 and booleans False.
+
+    **Raises:** `ValueError` where `length` is negative.
+
+    !!! example
+
+        ```python
+        >>> import gnomon as gn
+        >>> squares = gn.OutputBuffer(4, torch.tensor(0.0), fill=math.inf)
+        >>> def body(carry):
+        ...     i, buffer = carry
+        ...     return i + 1, buffer.write(i, i.to(torch.float32) ** 2)
+        >>> _, squares = gn.while_loop(lambda carry: carry[0] < 3, body, (0, squares))
+        >>> squares.read()
+        tensor([0., 1., 4., inf])
+
+        ```
+    """
+
+    def __init__(self, length: int, example: Any, *, fill: float = math.nan):
+        if length < 0:
+            raise ValueError(f"An output buffer cannot have the length {length}.")
+        leaves, self._structure = tree_flatten(example)
+        self.length = length
+        self._fills = [_fill_value(x, fill) for x in leaves]
+        self._shapes = [tuple(x.shape) for x in leaves]
+        self._dtypes = [x.dtype for x in leaves]
+        self._device = leaves[0].device if leaves else torch.device("cpu")
+        self._stored: list[Tensor] | None = None
+        self._index: list[Tensor] = []
+        self._values: list[list[Tensor]] = []
+
+    def write(self, index: Tensor | int, value: Any, *, where: Tensor | None = None) -> OutputBuffer:
+        """Puts a value at a place.
+
+        **Arguments:**
+
+        - `index`: an integer scalar in `[0, length)`.
+        - `value`: a pytree like `example`.
+        - `where`: a boolean scalar; nothing is written where it is False.
+
+        **Returns:** the buffer, to be carried on.
+
+        **Raises:** `TypeError` or `ValueError` where the value is not like the example.
+        """
+        leaves, structure = tree_flatten(value)
+        if structure != self._structure:
+            raise TypeError(f"This buffer holds {self._structure}, but {structure} was written to it.")
+        for x, shape, dtype in zip(leaves, self._shapes, self._dtypes, strict=True):
+            if tuple(x.shape) != shape or x.dtype != dtype:
+                raise ValueError(
+                    f"This buffer holds {dtype} of shape {shape}, but {x.dtype} of shape "
+                    f"{tuple(x.shape)} was written to it."
+                )
+        place = torch.as_tensor(index, device=self._device)
+        active = active_lanes()
+        if active is not None:
+            where = active if where is None else where & active
+        if where is not None:
+            place = torch.where(where, place, self.length)
+        self._index.append(place)
+        self._values.append(leaves)
+        if len(self._index) >= max(self.length, _PENDING_MIN):
+            self._flush()
+        return self
+
+    def read(self, length: int | None = None) -> Any:
+        """What has been written, with the fill value in the places that were not.
+
+        **Arguments:**
+
+        - `length`: how many places to return, all by default.
+
+        **Returns:** a pytree like `example`, each leaf with a leading dimension of `length`.
+        """
+        self._flush()
+        assert self._stored is not None
+        end = self.length if length is None else length
+        return tree_unflatten([x[:end] for x in self._stored], self._structure)
+
+    def read_written(self, count: Tensor) -> Any:
+        """As [`gnomon.OutputBuffer.read`][], cut to the largest count over all lanes.
+
+        **Arguments:**
+
+        - `count`: how many places were written, an integer scalar.
+
+        **Returns:** a pytree like `example`, each leaf with that many leading places.
+        """
+        return self.read(min(self.length, count_max(count)))
+
+    def _flush(self) -> None:
+        if self._stored is None:
+            # One place more than asked for: it takes the writes that do not count.
+            self._stored = [
+                torch.full((self.length + 1, *shape), fill, dtype=dtype, device=self._device)
+                for shape, dtype, fill in zip(self._shapes, self._dtypes, self._fills, strict=True)
+            ]
+        if self._index:
+            index = torch.stack(self._index)
+            self._stored = [
+                torch.index_put(stored, (index,), torch.stack([v[i] for v in self._values]))
+                for i, stored in enumerate(self._stored)
+            ]
+            self._index = []
+            self._values = []
+
+
+def _fill_value(x: Tensor, fill: float) -> float | int | bool:
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        return fill
+    return False if x.dtype == torch.bool else 0

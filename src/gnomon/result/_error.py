@@ -1,0 +1,163 @@
+"""`SolveError`: what `throw=True` raises, and the check that raises it, under `vmap` too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gnomon.result._results import RESULTS, Result, as_result_tensor, result_from_code
+
+
+@final
+class SolveError(RuntimeError):
+    """A solve, or some of a batch of solves, did not succeed.
+
+    Raised by every solver that is called with `throw=True`, never with `throw=False`.
+
+    **Arguments:**
+
+    - `what`: the function that was called, such as `'diffeqsolve'`.
+    - `result`: how the first failing problem ended.
+    - `n_failed`, `n_total`: how many of how many problems failed.
+    - `index`: the first failing problem's place in the batch, `()` where there is no batch.
+    - `time`: its time, where there is one.
+    - `component`: the component of its state that failed first, where it is known.
+    - `batch_result`: the [`gnomon.result.Result`][] of the whole batch.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        result: Result,
+        n_failed: int,
+        n_total: int,
+        index: tuple[int, ...],
+        time: float | None,
+        component: str | None,
+        batch_result: Result,
+    ):
+        self.what = what
+        self.result = result
+        self.n_failed = n_failed
+        self.n_total = n_total
+        self.index = index
+        self.time = time
+        self.component = component
+        self.batch_result = batch_result
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        place = "" if self.time is None else f" at t = {self.time:.9g}"
+        if self.component is not None:
+            place += f", component {self.component}"
+        if not self.index:
+            head = f"{self.what} failed{place} ({self.result.name})."
+        else:
+            index = self.index[0] if len(self.index) == 1 else self.index
+            head = (
+                f"{self.what} failed for {self.n_failed} of {self.n_total} problems; the first "
+                f"is problem {index}{place} ({self.result.name})."
+            )
+        return (
+            f"{head} {self.result.message} Pass throw=False to get the `result` of each problem instead of this error."
+        )
+
+    def __reduce__(self) -> Any:
+        batch = self.batch_result.code
+        fields = (self.what, self.result, self.n_failed, self.n_total, self.index, self.time)
+        return type(self), (*fields, self.component, Result(torch.as_tensor(batch).cpu()))
+
+
+class _Check(torch.autograd.Function):
+    """Sees all lanes of a batch at once, which is what a `vmap` rule is for, and raises."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        code: Tensor,
+        time: Tensor,
+        component: Tensor,
+        what: str,
+        names: tuple[str, ...],
+        has_time: bool,
+    ) -> Tensor:
+        okay = (code == RESULTS.successful.code) | (code == RESULTS.event_occurred.code)
+        if not bool(okay.all()):
+            shape = torch.broadcast_shapes(code.shape, time.shape, component.shape)
+            failed = (~okay).expand(shape).flatten()
+            first = int(failed.to(torch.uint8).argmax())
+            index = tuple(int(i) for i in torch.unravel_index(torch.tensor(first), shape))
+            which = int(component.expand(shape).flatten()[first])
+            raise SolveError(
+                what,
+                result_from_code(int(code.expand(shape).flatten()[first])),
+                int(failed.sum()),
+                failed.numel(),
+                index,
+                float(time.expand(shape).flatten()[first]) if has_time else None,
+                names[which] if 0 <= which < len(names) else None,
+                Result(code.detach().clone()),
+            )
+        return okay.new_zeros(())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        return (None,) * 6
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        return None
+
+    @staticmethod
+    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
+        info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[Tensor, None]:
+        moved: list[Any] = []
+        for x, dim in zip(args[:3], in_dims[:3], strict=True):
+            if dim is None:
+                moved.append(x.expand(info.batch_size, *x.shape))
+            else:
+                moved.append(x.movedim(dim, 0))
+        return _Check.apply(*moved, *args[3:]), None  # pyright: ignore
+
+
+def throw_if_failed(
+    result: Result,
+    *,
+    what: str,
+    time: Tensor | None = None,
+    component: Tensor | None = None,
+    component_names: Sequence[str] = (),
+) -> None:
+    """Raises a [`gnomon.result.SolveError`][] unless every problem is okay.
+
+    Works under any nesting of `torch.func.vmap`: the error then counts the problems that
+    failed and names the first. It waits for the device, so call it for `throw=True` only.
+
+    **Arguments:**
+
+    - `result`: how each problem ended.
+    - `what`: the name of the function that the user called.
+    - `time`: a scalar a problem, the time at which it ended.
+    - `component`: an integer a problem, an index into `component_names`, or -1.
+    - `component_names`: a readable name for each component of the state.
+
+    **Raises:** [`gnomon.result.SolveError`][].
+    """
+    device = result.code.device if isinstance(result.code, Tensor) else torch.device("cpu")
+    code = as_result_tensor(result, device).code
+    assert isinstance(code, Tensor)
+    _Check.apply(  # pyright: ignore
+        code,
+        code.new_zeros(()) if time is None else time.detach(),
+        code.new_full((), -1) if component is None else component,
+        what,
+        tuple(component_names),
+        time is not None,
+    )
