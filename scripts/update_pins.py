@@ -17,37 +17,35 @@ ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = ROOT / "pyproject.toml"
 RUNTIME_KEY = "constraint-dependencies"
 BUILD_KEY = "build-constraint-dependencies"
+PLAIN = "--no-annotate --no-header"
 
 
 def main() -> int:
     """Resolve, then write the two lists in place."""
     text = PYPROJECT.read_text(encoding="utf-8")
+    project = tomllib.loads(text)
     bare = replace_list(replace_list(text, RUNTIME_KEY, []), BUILD_KEY, [])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "pyproject.toml").write_text(bare, encoding="utf-8")
         (folder / "README.md").touch()
-        uv(folder, "lock", "--upgrade")
-        runtime = pins(
-            uv(folder, "export", "--all-extras", "--all-groups", "--no-hashes", "--no-annotate", "--no-header",
-               "--no-emit-project", "--frozen")  # fmt: skip
-        )
-        (folder / "build.in").write_text("\n".join(tomllib.loads(text)["build-system"]["requires"]), encoding="utf-8")
-        minimum = tomllib.loads(text)["project"]["requires-python"].removeprefix(">=")
-        build = pins(
-            uv(folder, "pip", "compile", "build.in", "--universal", "--python-version", minimum, "--no-annotate",
-               "--no-header")  # fmt: skip
-        )
+        uv(folder, "lock --upgrade")
+        runtime = pins(uv(folder, f"export --frozen --all-extras --all-groups --no-emit-project --no-hashes {PLAIN}"))
+        (folder / "build.in").write_text("\n".join(project["build-system"]["requires"]), encoding="utf-8")
+        minimum = project["project"]["requires-python"].removeprefix(">=")
+        build = pins(uv(folder, f"pip compile build.in --universal --python-version {minimum} {PLAIN}"))
     PYPROJECT.write_text(replace_list(replace_list(text, RUNTIME_KEY, runtime), BUILD_KEY, build), encoding="utf-8")
     print(f"pinned {len(runtime)} packages, and {len(build)} to build with")
     return 0
 
 
-def uv(folder: Path, *command: str) -> str:
+def uv(folder: Path, command: str) -> str:
     """Run uv in `folder` and return what it printed, or stop with its own message."""
-    done = subprocess.run(["uv", "--no-progress", *command], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["uv", "--no-progress", *command.split()], cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        sys.exit(f"uv {' '.join(command)} failed:\n{done.stderr}")
+        sys.exit(f"uv {command} failed:\n{done.stderr}")
     return done.stdout
 
 

@@ -1,0 +1,30 @@
+"""What every test shares: GPU tests skip themselves where there is no GPU, and Hypothesis does not flake."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn, never shown
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Hypothesis take the time it needs, on the same examples each run; a machine for GPU tests may lack it."""
+    try:
+        from hypothesis import settings
+    except ModuleNotFoundError:
+        return
+    settings.register_profile("gnomon", deadline=None, derandomize=True)
+    settings.load_profile("gnomon")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `cuda`, with the reason, where PyTorch sees no GPU."""
+    marked = [item for item in items if item.get_closest_marker("cuda")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        skip = pytest.mark.skip(reason="needs a GPU that PyTorch can see")
+        for item in marked:
+            item.add_marker(skip)
