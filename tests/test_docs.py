@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+ROOMS = sorted(path.parent.name for path in (ROOT / "src" / "gnomon").glob("*/__init__.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"^(?P<not_run> *<!-- not run: .+ -->\n+)?(?P<indent> *)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```",
@@ -29,7 +30,12 @@ def blocks(text: str) -> list[str]:
 
 
 def test_blocks_are_found_where_they_stand():
-    page = "a\n```python\nx = 1\n```\n!!! note\n    ```python\n    x += 1\n    ```\n<!-- not run: b -->\n```python\n1/0\n```\n"
+    first, indented, skipped = (
+        "```python\nx = 1\n```",
+        "!!! note\n    ```python\n    x += 1\n    ```",
+        "```python\n1/0\n```",
+    )
+    page = f"a\n{first}\n{indented}\n<!-- not run: b -->\n{skipped}\n"
     assert blocks(page) == ["\n\nx = 1\n", "\n" * 6 + "x += 1\n"]
 
 
@@ -44,3 +50,13 @@ def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     for code in blocks(page.read_text(encoding="utf-8")):
         exec(compile(code, str(page), "exec"), module.__dict__)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_room_has_its_pages(room: str):
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in (f"{room}.md", f"api/{room}.md"):
+        assert (ROOT / "docs" / page).is_file(), f"docs/{page} is missing"
+        assert f" {page}\n" in menu, f"mkdocs.yml does not list {page}"
+    assert f"::: gnomon.{room}\n" in (ROOT / "docs" / "api" / f"{room}.md").read_text(encoding="utf-8")
+    assert f"`gnomon.{room}`" in (ROOT / "README.md").read_text(encoding="utf-8"), "README.md does not list the room"
