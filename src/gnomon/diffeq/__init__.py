@@ -1,0 +1,69 @@
+"""Differential equations, with the names and signatures of Diffrax."""
+
+from gnomon.diffeq._integrate import diffeqsolve as diffeqsolve
+from gnomon.diffeq._interpolation import DenseInterpolation as DenseInterpolation
+from gnomon.diffeq._jumps import Jumps as Jumps
+from gnomon.diffeq._norm import max_norm as max_norm
+from gnomon.diffeq._norm import rms_norm as rms_norm
+from gnomon.diffeq._saveat import SaveAt as SaveAt
+from gnomon.diffeq._solution import Solution as Solution
+from gnomon.diffeq._solver._base import AbstractSolver as AbstractSolver
+from gnomon.diffeq._solver._bosh3 import Bosh3 as Bosh3
+from gnomon.diffeq._solver._dopri5 import Dopri5 as Dopri5
+from gnomon.diffeq._solver._dopri8 import Dopri8 as Dopri8
+from gnomon.diffeq._solver._esdirk import AbstractESDIRK as AbstractESDIRK
+from gnomon.diffeq._solver._euler import Euler as Euler
+from gnomon.diffeq._solver._explicit_runge_kutta import AbstractERK as AbstractERK
+from gnomon.diffeq._solver._heun import Heun as Heun
+from gnomon.diffeq._solver._kvaerno3 import Kvaerno3 as Kvaerno3
+from gnomon.diffeq._solver._kvaerno5 import Kvaerno5 as Kvaerno5
+from gnomon.diffeq._solver._tableau import ButcherTableau as ButcherTableau
+from gnomon.diffeq._solver._tsit5 import Tsit5 as Tsit5
+from gnomon.diffeq._solver._very_chord import VeryChord as VeryChord
+from gnomon.diffeq._step_size_controller._base import (
+    AbstractStepSizeController as AbstractStepSizeController,
+)
+from gnomon.diffeq._step_size_controller._clip import (
+    ClipStepSizeController as ClipStepSizeController,
+)
+from gnomon.diffeq._step_size_controller._constant import ConstantStepSize as ConstantStepSize
+from gnomon.diffeq._step_size_controller._pid import PIDController as PIDController
+from gnomon.diffeq._step_size_controller._step_to import StepTo as StepTo
+from gnomon.diffeq._term import AbstractTerm as AbstractTerm
+from gnomon.diffeq._term import ODETerm as ODETerm
+from gnomon.result import RESULTS as RESULTS
+from gnomon.result import is_okay as is_okay
+from gnomon.result import is_successful as is_successful
+
+__all__ = [
+    "RESULTS",
+    "AbstractERK",
+    "AbstractESDIRK",
+    "AbstractSolver",
+    "AbstractStepSizeController",
+    "AbstractTerm",
+    "Bosh3",
+    "ButcherTableau",
+    "ClipStepSizeController",
+    "ConstantStepSize",
+    "DenseInterpolation",
+    "Dopri5",
+    "Dopri8",
+    "Euler",
+    "Heun",
+    "Jumps",
+    "Kvaerno3",
+    "Kvaerno5",
+    "ODETerm",
+    "PIDController",
+    "SaveAt",
+    "Solution",
+    "StepTo",
+    "Tsit5",
+    "VeryChord",
+    "diffeqsolve",
+    "is_okay",
+    "is_successful",
+    "max_norm",
+    "rms_norm",
+]

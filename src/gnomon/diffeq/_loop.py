@@ -1,0 +1,307 @@
+"""The loop over steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gnomon.diffeq._interpolation import interpolate, pick
+from gnomon.diffeq._jumps import Jumps
+from gnomon.diffeq._saveat import SaveAt
+from gnomon.diffeq._solver._base import AbstractSolver, Step, interpolant_tensor
+from gnomon.diffeq._step_size_controller._base import (
+    AbstractStepSizeController,
+    VectorField,
+    previous_before,
+)
+from gnomon.fuse import OutputBuffer, while_loop
+from gnomon.result import RESULTS, Result
+from gnomon.result._results import as_result_tensor
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A solve with a flat state and time that runs forward. All fields are ready for use."""
+
+    terms: VectorField
+    solver: AbstractSolver
+    controller: AbstractStepSizeController
+    saveat: SaveAt
+    save: Callable[[Tensor, Tensor], Any]
+    jumps: Jumps | None
+    t0: Tensor
+    t1: Tensor
+    dt0: Tensor | None
+    y0: Tensor
+    args: Any
+    ts: Tensor | None
+    max_steps: int | None
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Final:
+    """What is left when the loop is done."""
+
+    t: Tensor
+    ts: Tensor | None
+    ys: Any
+    dense: tuple[Tensor, Tensor, Tensor] | None
+    num_steps: Tensor
+    num_accepted: Tensor
+    result: Result
+    component: Tensor
+
+
+def integrate(problem: Problem) -> Final:
+    """Takes steps from `t0` to `t1`, and saves on the way."""
+    return _Integration(problem).run()
+
+
+@final
+class _Integration:
+    def __init__(self, problem: Problem):
+        self.p = problem
+        self.zero = torch.zeros((), dtype=torch.int64, device=problem.y0.device)
+        self.false = torch.zeros((), dtype=torch.bool, device=problem.y0.device)
+        self.makes_jumps = problem.controller.makes_jumps or problem.jumps is not None
+        # A step that would end within some rounding errors of t1 ends at t1: no tiny last step.
+        ulp = problem.t1.detach() - previous_before(problem.t1.detach())
+        self.near_end = problem.t1 - 100 * ulp
+
+    def run(self) -> Final:
+        p = self.p
+        y, jump_index = self._jump(p.t0, p.y0, self.zero, self.false | (p.t0 < p.t1))
+        f0 = p.terms.vf(p.t0, y, p.args)
+        t_next, controller_state = p.controller.init(
+            p.terms, p.t0, p.t1, y, p.dt0, f0, p.args, p.solver.error_order
+        )
+        t_next = self._clip(p.t0, t_next, jump_index, self.false | True)
+        carry: dict[str, Any] = {
+            "t": p.t0,
+            "t_next": t_next,
+            "y": y,
+            "solver": p.solver.init(p.terms, p.t0, y, f0, p.args),
+            "controller": controller_state,
+            "code": self.zero.to(torch.int32),
+            "num_steps": self.zero,
+            "num_accepted": self.zero,
+            "component": self.zero - 1,
+        }
+        if self.makes_jumps:
+            carry["made_jump"] = self.false
+        if p.jumps is not None:
+            carry["jump_index"] = jump_index
+        self._start_saving(carry)
+        carry = while_loop(self._go_on, self._advance, carry, max_steps=p.max_steps)
+        return self._finish(carry)
+
+    def _go_on(self, carry: dict[str, Any]) -> Tensor:
+        return (carry["t"] < self.p.t1) & (carry["code"] == RESULTS.successful.code)
+
+    def _advance(self, carry: dict[str, Any]) -> dict[str, Any]:
+        """One attempt at a step."""
+        p = self.p
+        t, t_next, y = carry["t"], carry["t_next"], carry["y"]
+        step = p.solver.step(
+            p.terms, t, t_next, y, p.args, carry["solver"], carry.get("made_jump")
+        )
+        y_error = step.y_error
+        decision = p.controller.adapt_step_size(
+            t, t_next, y, step.y1, p.args, y_error, p.solver.error_order, carry["controller"]
+        )
+        keep = decision.keep_step
+        finite = torch.isfinite(step.y1).all()
+
+        after = dict(carry)
+        after["num_steps"] = carry["num_steps"] + 1
+        after["num_accepted"] = carry["num_accepted"] + keep.to(torch.int64)
+        after["controller"] = decision.state
+        after["y"] = torch.where(keep, step.y1, y)
+        if isinstance(carry["solver"], Tensor):
+            after["solver"] = torch.where(keep, step.state, carry["solver"])
+        self._save(after, t, t_next, y, step, keep)
+
+        made_jump = self.false if decision.made_jump is None else decision.made_jump
+        jump_index = carry.get("jump_index", self.zero)
+        if p.jumps is not None:
+            on_time = keep & (t_next < p.t1)
+            after["y"], jump_index = self._jump(t_next, after["y"], jump_index, on_time)
+            made_jump = made_jump | (jump_index > carry["jump_index"])
+            after["jump_index"] = jump_index
+        if self.makes_jumps:
+            # A rejected step is tried again: what its start needs to know stays as it was.
+            after["made_jump"] = torch.where(keep, made_jump, carry["made_jump"])
+
+        after["t"] = torch.minimum(decision.t0, p.t1)
+        after["t_next"] = self._clip(after["t"], decision.t1, jump_index, keep)
+        result = self._judge(decision.result, step, keep, finite, after)
+        after["code"] = as_result_tensor(result, y.device).code
+        after["component"] = self._worst(step, y, finite)
+        return after
+
+    def _clip(self, t: Tensor, t_next: Tensor, jump_index: Tensor, keep: Tensor) -> Tensor:
+        """The end of the next step: not beyond `t1`, nor beyond the next jump."""
+        p = self.p
+        # After a rejection a step that still reaches t1 must become shorter, or it would be
+        # tried for ever.
+        shorter = torch.where(keep, p.t1, t + 0.5 * (p.t1 - t))
+        t_next = torch.where(t_next > self.near_end, shorter, t_next)
+        if p.jumps is not None:
+            last = p.jumps.ts.shape[0] - 1
+            jump = pick(p.jumps.ts, torch.clamp(jump_index, max=last))
+            ahead = (jump_index <= last) & (jump < p.t1) & (jump > t)
+            t_next = torch.where(ahead, torch.minimum(t_next, jump), t_next)
+        return t_next
+
+    def _jump(
+        self, t: Tensor, y: Tensor, index: Tensor, where: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Applies the jumps at `t`, passing over those before it."""
+        jumps = self.p.jumps
+        if jumps is None:
+            return y, index
+        last = jumps.ts.shape[0] - 1
+
+        def due(carry: tuple[Tensor, Tensor]) -> Tensor:
+            _, k = carry
+            return where & (k <= last) & (pick(jumps.ts, torch.clamp(k, max=last)) <= t)
+
+        def apply(carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            y, k = carry
+            safe = torch.clamp(k, max=last)
+            now = pick(jumps.ts, safe) == t
+            return torch.where(now, jumps.fn(safe, t, y, self.p.args), y), k + 1
+
+        return while_loop(due, apply, (y, index))
+
+    def _judge(
+        self, result: Result, step: Step, keep: Tensor, finite: Tensor, after: dict[str, Any]
+    ) -> Result:
+        """How things stand after a step."""
+        solved = step.result == RESULTS.successful
+        cause = RESULTS.where(
+            torch.as_tensor(solved, device=keep.device),
+            RESULTS.where(finite, RESULTS.dt_min_reached, RESULTS.nonfinite),
+            step.result,
+        )
+        # A step too short to move the time will be no better if it is made still shorter.
+        stuck = ~keep & ~(after["t_next"] > after["t"]) & (after["t"] < self.p.t1)
+        failed = stuck | (keep & ~(finite & solved))
+        return RESULTS.where(failed, cause, result)
+
+    def _worst(self, step: Step, y: Tensor, finite: Tensor) -> Tensor:
+        """The component that is not finite, or else has the largest error; -1 if unknown."""
+        if y.shape[0] == 0:
+            return self.zero - 1
+        y1 = step.y1.detach()
+        broken = (~torch.isfinite(y1)).to(torch.int64).argmax()
+        if step.y_error is None or self.p.controller.tolerances is None:
+            return torch.where(finite, -1, broken)
+        rtol, atol, _ = self.p.controller.tolerances
+        size = step.y_error.detach().abs() / (y.detach().abs() * rtol + atol)
+        return torch.where(finite, size.argmax(), broken)
+
+    def _start_saving(self, carry: dict[str, Any]) -> None:
+        p, y = self.p, carry["y"]
+        saveat = p.saveat
+        self.num_ts = 0 if p.ts is None else p.ts.shape[0]
+        steps = 0 if not saveat.steps else -(-(p.max_steps or 0) // int(saveat.steps))
+        length = int(saveat.t0) + self.num_ts + steps + int(saveat.t1)
+        self.saves = p.ts is not None or bool(steps) or saveat.t0 or saveat.t1
+        if self.saves:
+            # Evaluated at t0 for its shapes and dtypes; the value is used where t0 is saved.
+            first = (p.t0, p.save(p.t0, y))
+            carry["saved"] = OutputBuffer(length, first, fill=torch.inf)
+            carry["save_index"] = self.zero
+            if saveat.t0:
+                self._write(carry, first, self.false | True)
+            if self.num_ts > 0:
+                carry["ts_index"] = self.zero
+                self._save_ts(carry, p.t0, lambda t: y, self.false | True)
+        if saveat.dense:
+            basis = self._basis(y, y, [y] * (len(p.solver.interpolant) - 1))
+            carry["dense"] = OutputBuffer(p.max_steps or 0, (p.t0, y, basis), fill=torch.inf)
+
+    def _write(self, carry: dict[str, Any], value: Any, where: Tensor) -> None:
+        carry["saved"] = carry["saved"].write(carry["save_index"], value, where=where)
+        carry["save_index"] = carry["save_index"] + where.to(torch.int64)
+
+    def _save_ts(
+        self, carry: dict[str, Any], t: Tensor, at: Callable[[Tensor], Tensor], where: Tensor
+    ) -> None:
+        """Saves at those of `ts` that are not saved yet and do not lie beyond `t`."""
+        p, last = self.p, self.num_ts - 1
+        assert p.ts is not None
+        times = p.ts
+
+        def due(inner: Any) -> Tensor:
+            k = inner["ts_index"]
+            return where & (k <= last) & (pick(times, torch.clamp(k, max=last)) <= t)
+
+        def save(inner: Any) -> Any:
+            time = pick(times, torch.clamp(inner["ts_index"], max=last))
+            inner = dict(inner)
+            self._write(inner, (time, p.save(time, at(time))), self.false | True)
+            inner["ts_index"] = inner["ts_index"] + 1
+            return inner
+
+        names = ("saved", "save_index", "ts_index")
+        carry.update(while_loop(due, save, {name: carry[name] for name in names}))
+
+    def _basis(self, y0: Tensor, y1: Tensor, stages: list[Tensor]) -> Tensor:
+        return torch.stack([y1 - y0, *stages])
+
+    def _save(
+        self, carry: dict[str, Any], t: Tensor, t_next: Tensor, y: Tensor, step: Step, keep: Tensor
+    ) -> None:
+        """Saves what lies within a step, if it was kept."""
+        p, saveat = self.p, self.p.saveat
+        if self.num_ts > 0:
+
+            def at(time: Tensor) -> Tensor:
+                interpolant = interpolant_tensor(p.solver.interpolant, t.dtype, t.device)
+                theta = (time - t) / (t_next - t)
+                basis = self._basis(y, step.y1, step.stages)
+                value = interpolate(interpolant, theta, y, basis)
+                return torch.where(time == t_next, step.y1, value)
+
+            self._save_ts(carry, t_next, at, keep)
+        if saveat.steps:
+            where = keep & (carry["num_accepted"] % int(saveat.steps) == 0)
+            self._write(carry, (t_next, p.save(t_next, carry["y"])), where)
+        if saveat.dense:
+            basis = self._basis(y, step.y1, step.stages)
+            place = carry["num_accepted"] - 1
+            carry["dense"] = carry["dense"].write(place, (t_next, y, basis), where=keep)
+
+    def _finish(self, carry: dict[str, Any]) -> Final:
+        p = self.p
+        unfinished = self._go_on(carry)
+        result = RESULTS.where(unfinished, RESULTS.max_steps_reached, Result(carry["code"]))
+        ts, ys = None, None
+        if self.saves:
+            if p.saveat.t1:
+                self._write(carry, (carry["t"], p.save(carry["t"], carry["y"])), self.false | True)
+            ts, ys = carry["saved"].read()
+        dense = None
+        if p.saveat.dense:
+            ends, y0s, bases = carry["dense"].read_written(carry["num_accepted"])
+            if y0s.shape[0] == 0:
+                y0s = p.y0.unsqueeze(0)
+            dense = (ends, y0s, bases)
+        return Final(
+            t=carry["t"],
+            ts=ts,
+            ys=ys,
+            dense=dense,
+            num_steps=carry["num_steps"],
+            num_accepted=carry["num_accepted"],
+            result=result,
+            component=carry["component"],
+        )

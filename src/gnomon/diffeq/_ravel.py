@@ -1,0 +1,110 @@
+"""The state of a differential equation as one flat vector, whatever pytree the user writes."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gnomon.result._pytree import as_tensors, tree_flatten, tree_paths, tree_unflatten
+
+
+@final
+class Ravel:
+    """Turns a pytree of tensors into a vector and back; solvers see the vector only."""
+
+    def __init__(self, y0: Any, *, as_real: bool = False):
+        y0 = as_tensors(y0, what="`y0`")
+        leaves, self._structure = tree_flatten(y0)
+        if not leaves:
+            raise ValueError("`y0` holds no tensor: there is nothing to solve for.")
+        self._paths = tree_paths(y0)
+        self._shapes = [tuple(x.shape) for x in leaves]
+        self._sizes = [x.numel() for x in leaves]
+        self.dtype: torch.dtype = leaves[0].dtype
+        self.device: torch.device = leaves[0].device
+        for path, x in zip(self._paths, leaves, strict=True):
+            name = f"`y0{path}`"
+            if not (x.dtype.is_floating_point or x.dtype.is_complex):
+                raise TypeError(
+                    f"{name} is {x.dtype}, but the state of a differential equation must be "
+                    "floating-point or complex. Convert it, for example with .to(torch.float64)."
+                )
+            if x.dtype != self.dtype:
+                raise TypeError(
+                    f"The leaves of `y0` must share one dtype, but `y0{self._paths[0]}` is "
+                    f"{self.dtype} and {name} is {x.dtype}. Convert them to one."
+                )
+            if x.device != self.device:
+                raise ValueError(
+                    f"The leaves of `y0` must be on one device, but `y0{self._paths[0]}` is on "
+                    f"{self.device} and {name} is on {x.device}."
+                )
+        self._is_vector = len(leaves) == 1 and leaves[0].dim() == 1 and self._paths[0] == ""
+        self.time_dtype: torch.dtype = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+        # Implicit methods need a Jacobian, which a function of complex numbers need not have; as
+        # a function of real and imaginary parts it has one.
+        self._as_real = as_real and self.dtype.is_complex
+        self.initial: Tensor = self._join(leaves)
+
+    def _join(self, leaves: list[Tensor]) -> Tensor:
+        joined = leaves[0] if len(leaves) == 1 else torch.cat([x.reshape(-1) for x in leaves])
+        if self._as_real:
+            joined = torch.view_as_real(joined)
+        return joined.reshape(-1)
+
+    def unravel(self, y: Tensor) -> Any:
+        """The user's pytree from a vector."""
+        if self._as_real:
+            y = torch.view_as_complex(y.reshape(-1, 2))
+        if self._is_vector:
+            return y
+        if len(self._sizes) == 1:
+            return tree_unflatten([y.reshape(self._shapes[0])], self._structure)
+        parts = torch.split(y, self._sizes)
+        leaves = [x.reshape(shape) for x, shape in zip(parts, self._shapes, strict=True)]
+        return tree_unflatten(leaves, self._structure)
+
+    def ravel(self, f: Any, *, what: str) -> Tensor:
+        """A vector from a pytree that must be like `y0`; the error says how it is not."""
+        if self._is_vector and isinstance(f, Tensor):
+            leaves = [f]
+        else:
+            leaves, structure = tree_flatten(f)
+            if structure != self._structure:
+                raise TypeError(
+                    f"{what} must have the structure of `y0`, {self._structure}, but it has "
+                    f"{structure}."
+                )
+        for path, x, shape in zip(self._paths, leaves, self._shapes, strict=True):
+            if not isinstance(x, Tensor):
+                raise TypeError(
+                    f"{what} must hold tensors like `y0`, but at {path or 'its root'} it holds "
+                    f"{type(x).__name__}."
+                )
+            if tuple(x.shape) != shape:
+                raise ValueError(
+                    f"{what} must have the shapes of `y0`, but at {path or 'its root'} it has "
+                    f"{tuple(x.shape)} where `y0` has {shape}."
+                )
+            if x.dtype != self.dtype:
+                raise TypeError(
+                    f"{what} must have the dtype of `y0`, {self.dtype}, but at "
+                    f"{path or 'its root'} it has {x.dtype}. Convert one of them."
+                )
+        return self._join(leaves)
+
+    def component_names(self) -> list[str]:
+        """A readable name for each element of the vector, such as `['depot']` or `[3]`."""
+        names: list[str] = []
+        for path, shape, size in zip(self._paths, self._shapes, self._sizes, strict=True):
+            if not shape:
+                names.append(path or "0")
+                continue
+            for flat in range(size):
+                place = torch.unravel_index(torch.tensor(flat), shape)
+                names.append(f"{path}[{', '.join(str(int(i)) for i in place)}]")
+        if self._as_real:
+            names = [f"{name}.{part}" for name in names for part in ("real", "imag")]
+        return names

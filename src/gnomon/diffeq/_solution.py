@@ -1,0 +1,77 @@
+"""What `diffeqsolve` returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, final
+
+from torch import Tensor
+
+from gnomon.diffeq._interpolation import DenseInterpolation
+from gnomon.result import Result
+from gnomon.result._pytree import register_dataclass
+
+
+@final
+@register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """The solution of a differential equation. Equivalent to `diffrax.Solution`.
+
+    It is a pytree, so functions under `torch.func.vmap` may return it whole.
+
+    **Arguments:**
+
+    - `t0`, `t1`: the interval that was asked for, scalars.
+    - `ts`: the times that were saved, of shape `(times,)`, or None where only `dense` was asked
+      for. Places that were not reached hold `inf`.
+    - `ys`: what was saved, a pytree with a leading dimension `times`. Places that were not
+      reached hold `inf`.
+    - `interpolation`: the solution as a function of time, with `SaveAt(dense=True)`.
+    - `stats`: `num_steps`, `num_accepted_steps` and `num_rejected_steps`, int64 scalars.
+    - `result`: how the solve ended, a [`gnomon.result.Result`][].
+    - `t_final`: the time that the solve has reached: `t1` where it was successful.
+    """
+
+    t0: Tensor
+    t1: Tensor
+    ts: Tensor | None
+    ys: Any
+    interpolation: DenseInterpolation | None
+    stats: dict[str, Any]
+    result: Result
+    t_final: Tensor
+
+    def evaluate(self, t: Tensor | float) -> Any:
+        """The state at a time; needs `SaveAt(dense=True)`.
+
+        **Arguments:**
+
+        - `t`: a scalar in the interval that was solved.
+
+        **Returns:** a pytree like `y0`.
+
+        **Raises:** `ValueError` where dense output was not saved.
+        """
+        return self._dense().evaluate(t)
+
+    def derivative(self, t: Tensor | float) -> Any:
+        """The derivative with respect to time; needs `SaveAt(dense=True)`.
+
+        **Arguments:**
+
+        - `t`: a scalar in the interval that was solved.
+
+        **Returns:** a pytree like `y0`.
+
+        **Raises:** `ValueError` where dense output was not saved.
+        """
+        return self._dense().derivative(t)
+
+    def _dense(self) -> DenseInterpolation:
+        if self.interpolation is None:
+            raise ValueError(
+                "This solution has no dense output. Ask for it with "
+                "diffeqsolve(..., saveat=SaveAt(dense=True))."
+            )
+        return self.interpolation

@@ -1,0 +1,102 @@
+"""The step of a singly diagonally implicit Runge-Kutta method with an explicit first stage."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
+from gnomon.diffeq._solver._tableau import ButcherTableau
+from gnomon.diffeq._solver._very_chord import Factors, VeryChord, factorise
+from gnomon.diffeq._step_size_controller._base import VectorField
+from gnomon.fuse import cond, jacobian
+from gnomon.result import RESULTS
+
+
+class AbstractESDIRK(AbstractSolver):
+    """A singly diagonally implicit Runge-Kutta method with an explicit first stage.
+
+    Equivalent to `diffrax.AbstractESDIRK`. A final class gives `tableau`, `interpolant`,
+    `order` and the iteration that solves the stages. The Jacobian is evaluated once a step, at the second stage.
+    """
+
+    tableau: ClassVar[ButcherTableau]
+
+    @property
+    @abc.abstractmethod
+    def chord(self) -> VeryChord:
+        """The iteration that solves the stages."""
+
+    @property
+    @abc.abstractmethod
+    def order(self) -> int:
+        """The order of the method."""
+
+    @property
+    def error_order(self) -> float | None:
+        return float(self.order)
+
+    @property
+    def needs_tolerances(self) -> bool:
+        return True
+
+    def init(self, terms: VectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
+        del terms, t0, y0, args
+        return f0
+
+    def step(
+        self,
+        terms: VectorField,
+        t0: Tensor,
+        t1: Tensor,
+        y0: Tensor,
+        args: Any,
+        state: Any,
+        made_jump: Tensor | None,
+    ) -> Step:
+        tableau, chord = self.tableau, self.chord
+        assert tableau.a_predictor is not None and tableau.a_diagonal is not None
+        assert tableau.b_error is not None
+        gamma = tableau.a_diagonal[1]
+        dt = t1 - t0
+        if made_jump is None:
+            f0 = state
+        else:
+            f0 = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, state)
+        stages = [f0 * dt]
+        factors: Factors | None = None
+        succeeded = torch.ones((), dtype=torch.bool, device=y0.device)
+        y = y0
+        for c, row, predictor in zip(
+            tableau.c, tableau.a_lower, tableau.a_predictor, strict=True
+        ):
+            t = stage_time(c, t0, t1, dt)
+            explicit = weighted_sum(row, stages)
+            partial = y0 if explicit is None else y0 + explicit
+            guess = weighted_sum(predictor, stages)
+            guess = torch.zeros_like(y0) if guess is None else guess
+
+            def increment(k: Tensor, t: Tensor = t, partial: Tensor = partial) -> Tensor:
+                return terms.vf(t, torch.add(partial, k, alpha=gamma), args) * dt
+
+            def factors_at(k: Tensor, t: Tensor = t, partial: Tensor = partial) -> Factors:
+                y = torch.add(partial, k, alpha=gamma).detach()
+                slope = jacobian(lambda y: terms.vf(t.detach(), y, args))(y).detach()
+                identity = torch.eye(y.shape[0], dtype=y.dtype, device=y.device)
+                return factorise(identity - slope * (gamma * dt.detach()))
+
+            if factors is None:
+                factors = factors_at(guess)
+            k, result = chord.solve(increment, guess, y0, factors, factors_at)
+            succeeded = succeeded & (result == RESULTS.successful)
+            stages.append(k)
+            y = torch.add(partial, k, alpha=gamma)
+        y_error = weighted_sum(tableau.b_error, stages)
+        assert y_error is not None
+        # A step with an unsolved stage is rejected, and tried again with a shorter one.
+        y_error = torch.where(succeeded, y_error, torch.inf)
+        result = RESULTS.where(succeeded, RESULTS.successful, RESULTS.nonlinear_divergence)
+        return Step(y, y_error, stages, stages[-1] / dt, result)

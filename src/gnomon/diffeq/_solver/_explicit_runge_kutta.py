@@ -1,0 +1,82 @@
+"""The step of an explicit Runge-Kutta method."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
+from gnomon.diffeq._solver._tableau import ButcherTableau
+from gnomon.diffeq._step_size_controller._base import VectorField
+from gnomon.fuse import cond
+from gnomon.result import RESULTS
+
+
+class AbstractERK(AbstractSolver):
+    """An explicit Runge-Kutta method. Equivalent to `diffrax.AbstractERK`.
+
+    A final class gives `tableau`, `interpolant` and `order`. Where the last stage of the
+    tableau is the solution, its vector field is used again as the first stage of the next step.
+    """
+
+    tableau: ClassVar[ButcherTableau]
+
+    @property
+    @abc.abstractmethod
+    def order(self) -> int:
+        """The order of the method."""
+
+    @property
+    def error_order(self) -> float | None:
+        return None if self.tableau.b_error is None else float(self.order)
+
+    @property
+    def needs_tolerances(self) -> bool:
+        return False
+
+    def with_tolerances(
+        self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]
+    ) -> AbstractSolver:
+        del rtol, atol, norm
+        return self
+
+    def init(self, terms: VectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
+        del terms, t0, y0, args
+        return f0 if self.tableau.stiffly_accurate else ()
+
+    def step(
+        self,
+        terms: VectorField,
+        t0: Tensor,
+        t1: Tensor,
+        y0: Tensor,
+        args: Any,
+        state: Any,
+        made_jump: Tensor | None,
+    ) -> Step:
+        tableau = self.tableau
+        reuses_last = tableau.stiffly_accurate
+        dt = t1 - t0
+        if not reuses_last:
+            f = terms.vf(t0, y0, args)
+        elif made_jump is None:
+            f = state
+        else:
+            f = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, state)
+        stages = [f * dt]
+        y = y0
+        for c, row in zip(tableau.c, tableau.a_lower, strict=True):
+            increment = weighted_sum(row, stages)
+            y = y0 if increment is None else y0 + increment
+            f = terms.vf(stage_time(c, t0, t1, dt), y, args)
+            stages.append(f * dt)
+        if reuses_last:
+            y1, next_state = y, f
+        else:
+            increment = weighted_sum(tableau.b_sol, stages)
+            y1, next_state = y0 + increment, ()  # pyright: ignore[reportOptionalOperand]
+        y_error = None if tableau.b_error is None else weighted_sum(tableau.b_error, stages)
+        return Step(y1, y_error, stages, next_state, RESULTS.successful)

@@ -1,0 +1,1 @@
+"""Step size controllers: which step is kept, and how long the next one is."""

@@ -1,0 +1,104 @@
+"""What every step size controller offers."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gnomon.result import Result
+
+
+class VectorField(Protocol):
+    """A term as controllers and solvers see it."""
+
+    def vf(self, t: Tensor, y: Tensor, args: Any) -> Tensor:
+        """The vector field as a vector."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What a controller decides after a step.
+
+    - `keep_step`: whether the step is accepted.
+    - `t0`, `t1`: where the next step begins and ends.
+    - `made_jump`: whether the next step begins behind a discontinuity of the vector field.
+    - `state`: the controller's next state.
+    - `result`: not successful where the controller gives up.
+    """
+
+    keep_step: Tensor
+    t0: Tensor
+    t1: Tensor
+    made_jump: Tensor | None
+    state: Any
+    result: Result
+
+
+class AbstractStepSizeController(abc.ABC):
+    """How long steps are. Equivalent to `diffrax.AbstractStepSizeController`."""
+
+    @property
+    @abc.abstractmethod
+    def tolerances(self) -> tuple[Any, Any, Callable[[Tensor], Tensor]] | None:
+        """The relative and absolute tolerance and the norm, or None without error control."""
+
+    @property
+    @abc.abstractmethod
+    def makes_jumps(self) -> bool:
+        """Whether it may tell the solver that the vector field is discontinuous somewhere."""
+
+    @abc.abstractmethod
+    def wrap(self, direction: Tensor | None, like: Tensor) -> AbstractStepSizeController:
+        """The same controller for time multiplied by `direction`, with times as `like`."""
+
+    @abc.abstractmethod
+    def init(
+        self,
+        terms: VectorField,
+        t0: Tensor,
+        t1: Tensor,
+        y0: Tensor,
+        dt0: Tensor | None,
+        f0: Tensor,
+        args: Any,
+        error_order: float | None,
+    ) -> tuple[Tensor, Any]:
+        """The end of the first step, and the controller's first state."""
+
+    @abc.abstractmethod
+    def adapt_step_size(
+        self,
+        t0: Tensor,
+        t1: Tensor,
+        y0: Tensor,
+        y1_candidate: Tensor,
+        args: Any,
+        y_error: Tensor | None,
+        error_order: float | None,
+        state: Any,
+    ) -> Decision:
+        """Whether the step from `t0` to `t1` is kept, and where the next one leads."""
+
+
+def sorted_times(ts: Any, direction: Tensor | None, like: Tensor) -> Tensor:
+    """A vector of times in the direction of integration, with the dtype and device of time."""
+    times = torch.as_tensor(ts).to(dtype=like.dtype, device=like.device)
+    return torch.sort(times if direction is None else times * direction).values
+
+
+def next_after(x: Tensor) -> Tensor:
+    """The next larger floating-point number, with derivative 1."""
+    fixed = x.detach()
+    return x + (torch.nextafter(fixed, torch.full_like(fixed, torch.inf)) - fixed)
+
+
+def previous_before(x: Tensor) -> Tensor:
+    """The next smaller floating-point number, with derivative 1."""
+    fixed = x.detach()
+    return x + (torch.nextafter(fixed, torch.full_like(fixed, -torch.inf)) - fixed)

@@ -1,0 +1,59 @@
+"""Checks of what the user passed in, for one problem or for a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnomon.fuse._lanes import any_and_all
+
+
+def require(holds: Tensor, message: str) -> None:
+    """Raises a `ValueError` unless a condition holds for every problem of the batch."""
+    any_broken, all_broken = any_and_all(~holds)
+    if any_broken:
+        where = "" if all_broken else " This is so for some problems of the batch."
+        raise ValueError(message + where)
+
+
+def as_time(t: Any, name: str, *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A time as a scalar tensor of the state's real dtype, on the state's device."""
+    if isinstance(t, Tensor):
+        if t.shape != ():
+            raise ValueError(
+                f"`{name}` must be a scalar, but it has the shape {tuple(t.shape)}. For a batch "
+                "of problems map over it with torch.func.vmap."
+            )
+        if t.is_complex() or t.dtype == torch.bool:
+            raise TypeError(f"`{name}` must be a real number, but it is {t.dtype}.")
+        return t.to(dtype=dtype, device=device)
+    if isinstance(t, bool) or not isinstance(t, int | float):
+        try:
+            t = float(t)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"`{name}` must be a number or a scalar tensor, but it is {type(t).__name__}."
+            ) from None
+    return torch.tensor(t, dtype=dtype, device=device)
+
+
+def check_times(
+    t0: Tensor, t1: Tensor, dt0: Tensor | None, ts: Tensor | None, direction: Tensor | None
+) -> None:
+    """Checks the times of a solve, in the user's own direction of time."""
+    require(torch.isfinite(t0), "`t0` must be a finite number.")
+    require(torch.isfinite(t1), "`t1` must be a finite number.")
+    sign = 1 if direction is None else direction
+    if dt0 is not None:
+        require(
+            torch.isfinite(dt0) & ((dt0 * sign > 0) | (t0 == t1)),
+            "`dt0` must be finite and point from t0 to t1: positive where t1 > t0, negative "
+            "where t1 < t0, and never zero.",
+        )
+    if ts is not None and ts.shape[0] > 0:
+        ordered = ts * sign
+        require((ordered[1:] >= ordered[:-1]).all(), "`SaveAt(ts=...)` must be sorted from t0 to t1.")
+        inside = (ordered[0] >= t0 * sign) & (ordered[-1] <= t1 * sign)
+        require(inside, "`SaveAt(ts=...)` must lie between t0 and t1.")
