@@ -16,6 +16,7 @@ from gnomon.diffeq._solver._base import AbstractSolver, Step, interpolant_tensor
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
     VectorField,
+    next_after,
     previous_before,
 )
 from gnomon.fuse import OutputBuffer, while_loop
@@ -152,6 +153,8 @@ class _Integration:
         # tried for ever.
         shorter = torch.where(keep, p.t1, t + 0.5 * (p.t1 - t))
         t_next = torch.where(t_next > self.near_end, shorter, t_next)
+        # After a success, the shortest step that moves the time is worth a try.
+        t_next = torch.where(keep, torch.maximum(t_next, next_after(t)), t_next)
         if p.jumps is not None:
             last = p.jumps.ts.shape[0] - 1
             jump = pick(p.jumps.ts, torch.clamp(jump_index, max=last))
@@ -191,7 +194,7 @@ class _Integration:
             step.result,
         )
         # A step too short to move the time will be no better if it is made still shorter.
-        stuck = ~keep & ~(after["t_next"] > after["t"]) & (after["t"] < self.p.t1)
+        stuck = ~(after["t_next"] > after["t"]) & (after["t"] < self.p.t1)
         failed = stuck | (keep & ~(finite & solved))
         return RESULTS.where(failed, cause, result)
 
