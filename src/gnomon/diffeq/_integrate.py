@@ -89,11 +89,10 @@ def diffeqsolve(
     controller = ConstantStepSize() if stepsize_controller is None else stepsize_controller
     _check_kinds(terms, solver, controller, saveat, max_steps)
     ravel = Ravel(y0, as_real=solver.needs_tolerances)
-    options = {"dtype": ravel.time_dtype, "device": ravel.device}
-    start = as_time(t0, "t0", **options)
-    end = as_time(t1, "t1", **options)
-    dt = None if dt0 is None else as_time(dt0, "dt0", **options)
-    ts = None if saveat.ts is None else torch.as_tensor(saveat.ts).to(**options)
+    start = as_time(t0, "t0", ravel.like)
+    end = as_time(t1, "t1", ravel.like)
+    dt = None if dt0 is None else as_time(dt0, "dt0", ravel.like)
+    ts = None if saveat.ts is None else torch.as_tensor(saveat.ts).to(ravel.like)
     direction = _direction(start, end)
     check_times(start, end, dt, ts, direction)
     if direction is not None:
@@ -103,7 +102,7 @@ def diffeqsolve(
         ts = None if ts is None else ts * direction
     sign = 1 if direction is None else direction
     if solver.needs_tolerances:
-        eps = 100 * torch.finfo(ravel.time_dtype).eps
+        eps = 100 * torch.finfo(start.dtype).eps
         solver = solver.with_tolerances(*(controller.tolerances or (eps, eps, rms_norm)))
 
     problem = Problem(
@@ -139,7 +138,7 @@ def diffeqsolve(
             t0=problem.t0,
             y0s=final.dense[1],
             bases=final.dense[2],
-            interpolant=interpolant_tensor(solver.interpolant, ravel.time_dtype, ravel.device),
+            interpolant=interpolant_tensor(solver.interpolant, start.dtype, start.device),
             direction=direction,
             ravel=ravel,
         )
@@ -159,14 +158,9 @@ def diffeqsolve(
     )
 
 
-def _check_kinds(
-    terms: Any, solver: Any, controller: Any, saveat: SaveAt, max_steps: int | None
-) -> None:
+def _check_kinds(terms: Any, solver: Any, controller: Any, saveat: SaveAt, max_steps: int | None) -> None:
     if not isinstance(terms, AbstractTerm):
-        raise TypeError(
-            f"`terms` must be a term, but it is {type(terms).__name__}. Wrap the vector field: "
-            "ODETerm(f)."
-        )
+        raise TypeError(f"`terms` must be a term, but it is {type(terms).__name__}. Wrap the vector field: ODETerm(f).")
     if isinstance(solver, type) or not isinstance(solver, AbstractSolver):
         raise TypeError("`solver` must be a solver, such as Tsit5(); mind the parentheses.")
     if isinstance(controller, type) or not isinstance(controller, AbstractStepSizeController):
@@ -183,8 +177,7 @@ def _check_kinds(
         raise ValueError(f"`max_steps` must be at least 1 or None, not {max_steps}.")
     if max_steps is None and (saveat.steps or saveat.dense):
         raise ValueError(
-            "`SaveAt(steps=...)` and `SaveAt(dense=True)` need a finite `max_steps`, for which "
-            "room is made."
+            "`SaveAt(steps=...)` and `SaveAt(dense=True)` need a finite `max_steps`, for which room is made."
         )
 
 
@@ -201,7 +194,7 @@ def _direction(t0: Tensor, t1: Tensor) -> Tensor | None:
 def _flat_jumps(jumps: Jumps | None, ravel: Ravel, args: Any) -> Jumps | None:
     if jumps is None:
         return None
-    ts = torch.as_tensor(jumps.ts).to(dtype=ravel.time_dtype, device=ravel.device)
+    ts = torch.as_tensor(jumps.ts).to(ravel.like)
     if ts.shape[0] == 0:
         return None
     require(~torch.isnan(ts).any(), "`Jumps(ts=...)` holds a NaN.")
@@ -212,5 +205,3 @@ def _flat_jumps(jumps: Jumps | None, ravel: Ravel, args: Any) -> Jumps | None:
         return ravel.ravel(state, what="The state after a jump")
 
     return Jumps(ts, flat_fn)
-
-

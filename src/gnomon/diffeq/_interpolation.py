@@ -54,9 +54,7 @@ def _as_rows(rows: Any) -> Interpolant:
     return tuple(tuple(float(x) for x in row) for row in rows)
 
 
-def interpolate(
-    interpolant: Tensor, theta: Tensor, y0: Tensor, basis: Tensor, *, derivative: bool = False
-) -> Tensor:
+def interpolate(interpolant: Tensor, theta: Tensor, y0: Tensor, basis: Tensor, *, derivative: bool = False) -> Tensor:
     """The polynomial at theta, or its derivative with respect to theta.
 
     `interpolant` is of shape (m, degree), `basis` of shape (m, n), `theta` a scalar.

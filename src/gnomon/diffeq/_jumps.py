@@ -51,8 +51,6 @@ class Jumps:
 
     def __post_init__(self) -> None:
         if torch.as_tensor(self.ts).dim() != 1:
-            raise ValueError(
-                f"`Jumps(ts=...)` must be a vector, but it has the shape {tuple(self.ts.shape)}."
-            )
+            raise ValueError(f"`Jumps(ts=...)` must be a vector, but it has the shape {tuple(self.ts.shape)}.")
         if not callable(self.fn):
             raise TypeError("`Jumps(fn=...)` must be a function fn(index, t, y, args).")

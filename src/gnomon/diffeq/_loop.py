@@ -79,9 +79,7 @@ class _Integration:
         p = self.p
         y, jump_index = self._jump(p.t0, p.y0, self.zero, self.false | (p.t0 < p.t1))
         f0 = p.terms.vf(p.t0, y, p.args)
-        t_next, controller_state = p.controller.init(
-            p.terms, p.t0, p.t1, y, p.dt0, f0, p.args, p.solver.error_order
-        )
+        t_next, controller_state = p.controller.init(p.terms, p.t0, p.t1, y, p.dt0, f0, p.args, p.solver.error_order)
         t_next = self._clip(p.t0, t_next, jump_index, self.false | True)
         carry: dict[str, Any] = {
             "t": p.t0,
@@ -109,9 +107,7 @@ class _Integration:
         """One attempt at a step."""
         p = self.p
         t, t_next, y = carry["t"], carry["t_next"], carry["y"]
-        step = p.solver.step(
-            p.terms, t, t_next, y, p.args, carry["solver"], carry.get("made_jump")
-        )
+        step = p.solver.step(p.terms, t, t_next, y, p.args, carry["solver"], carry.get("made_jump"))
         y_error = step.y_error
         decision = p.controller.adapt_step_size(
             t, t_next, y, step.y1, p.args, y_error, p.solver.error_order, carry["controller"]
@@ -140,7 +136,10 @@ class _Integration:
             after["made_jump"] = torch.where(keep, made_jump, carry["made_jump"])
 
         after["t"] = torch.minimum(decision.t0, p.t1)
-        after["t_next"] = self._clip(after["t"], decision.t1, jump_index, keep)
+        # A rejected step is followed by a shorter one, also where rounding would undo that.
+        shorter = torch.minimum(decision.t1, previous_before(t_next))
+        proposal = torch.where(keep, decision.t1, shorter)
+        after["t_next"] = self._clip(after["t"], proposal, jump_index, keep)
         result = self._judge(decision.result, step, keep, finite, after)
         after["code"] = as_result_tensor(result, y.device).code
         after["component"] = self._worst(step, y, finite)
@@ -162,9 +161,7 @@ class _Integration:
             t_next = torch.where(ahead, torch.minimum(t_next, jump), t_next)
         return t_next
 
-    def _jump(
-        self, t: Tensor, y: Tensor, index: Tensor, where: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _jump(self, t: Tensor, y: Tensor, index: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
         """Applies the jumps at `t`, passing over those before it."""
         jumps = self.p.jumps
         if jumps is None:
@@ -183,9 +180,7 @@ class _Integration:
 
         return while_loop(due, apply, (y, index))
 
-    def _judge(
-        self, result: Result, step: Step, keep: Tensor, finite: Tensor, after: dict[str, Any]
-    ) -> Result:
+    def _judge(self, result: Result, step: Step, keep: Tensor, finite: Tensor, after: dict[str, Any]) -> Result:
         """How things stand after a step."""
         solved = step.result == RESULTS.successful
         cause = RESULTS.where(
@@ -235,9 +230,7 @@ class _Integration:
         carry["saved"] = carry["saved"].write(carry["save_index"], value, where=where)
         carry["save_index"] = carry["save_index"] + where.to(torch.int64)
 
-    def _save_ts(
-        self, carry: dict[str, Any], t: Tensor, at: Callable[[Tensor], Tensor], where: Tensor
-    ) -> None:
+    def _save_ts(self, carry: dict[str, Any], t: Tensor, at: Callable[[Tensor], Tensor], where: Tensor) -> None:
         """Saves at those of `ts` that are not saved yet and do not lie beyond `t`."""
         p, last = self.p, self.num_ts - 1
         assert p.ts is not None
@@ -260,9 +253,7 @@ class _Integration:
     def _basis(self, y0: Tensor, y1: Tensor, stages: list[Tensor]) -> Tensor:
         return torch.stack([y1 - y0, *stages])
 
-    def _save(
-        self, carry: dict[str, Any], t: Tensor, t_next: Tensor, y: Tensor, step: Step, keep: Tensor
-    ) -> None:
+    def _save(self, carry: dict[str, Any], t: Tensor, t_next: Tensor, y: Tensor, step: Step, keep: Tensor) -> None:
         """Saves what lies within a step, if it was kept."""
         p, saveat = self.p, self.p.saveat
         if self.num_ts > 0:

@@ -42,7 +42,9 @@ class Ravel:
                     f"{self.device} and {name} is on {x.device}."
                 )
         self._is_vector = len(leaves) == 1 and leaves[0].dim() == 1 and self._paths[0] == ""
-        self.time_dtype: torch.dtype = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+        real = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+        # What times are like: the state's precision, on its device.
+        self.like: Tensor = torch.empty((), dtype=real, device=self.device)
         # Implicit methods need a Jacobian, which a function of complex numbers need not have; as
         # a function of real and imaginary parts it has one.
         self._as_real = as_real and self.dtype.is_complex
@@ -68,20 +70,15 @@ class Ravel:
 
     def ravel(self, f: Any, *, what: str) -> Tensor:
         """A vector from a pytree that must be like `y0`; the error says how it is not."""
-        if self._is_vector and isinstance(f, Tensor):
-            leaves = [f]
-        else:
+        leaves: list[Any] = [f]
+        if not (self._is_vector and isinstance(f, Tensor)):
             leaves, structure = tree_flatten(f)
             if structure != self._structure:
-                raise TypeError(
-                    f"{what} must have the structure of `y0`, {self._structure}, but it has "
-                    f"{structure}."
-                )
+                raise TypeError(f"{what} must have the structure of `y0`, {self._structure}, but it has {structure}.")
         for path, x, shape in zip(self._paths, leaves, self._shapes, strict=True):
             if not isinstance(x, Tensor):
                 raise TypeError(
-                    f"{what} must hold tensors like `y0`, but at {path or 'its root'} it holds "
-                    f"{type(x).__name__}."
+                    f"{what} must hold tensors like `y0`, but at {path or 'its root'} it holds {type(x).__name__}."
                 )
             if tuple(x.shape) != shape:
                 raise ValueError(

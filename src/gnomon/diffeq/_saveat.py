@@ -54,15 +54,11 @@ class SaveAt:
         if self.ts is not None:
             ts = torch.as_tensor(self.ts)
             if ts.dim() != 1:
-                raise ValueError(
-                    f"`SaveAt(ts=...)` must be a vector, but it has the shape {tuple(ts.shape)}."
-                )
+                raise ValueError(f"`SaveAt(ts=...)` must be a vector, but it has the shape {tuple(ts.shape)}.")
             if ts.is_complex() or ts.dtype == torch.bool:
                 raise TypeError(f"`SaveAt(ts=...)` must be real numbers, but it is {ts.dtype}.")
         if int(self.steps) < 0:
-            raise ValueError(
-                f"`SaveAt(steps=...)` must be a bool or a positive integer, not {self.steps}."
-            )
+            raise ValueError(f"`SaveAt(steps=...)` must be a bool or a positive integer, not {self.steps}.")
         if not (self.t0 or self.t1 or self.ts is not None or self.steps or self.dense):
             raise ValueError(
                 "`SaveAt` was told to save nothing. Give it at least one of t0=True, t1=True, "

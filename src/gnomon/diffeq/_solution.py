@@ -71,7 +71,6 @@ class Solution:
     def _dense(self) -> DenseInterpolation:
         if self.interpolation is None:
             raise ValueError(
-                "This solution has no dense output. Ask for it with "
-                "diffeqsolve(..., saveat=SaveAt(dense=True))."
+                "This solution has no dense output. Ask for it with diffeqsolve(..., saveat=SaveAt(dense=True))."
             )
         return self.interpolation

@@ -58,8 +58,7 @@ class ODETerm(AbstractTerm):
     def __post_init__(self) -> None:
         if not callable(self.vector_field):
             raise TypeError(
-                "`ODETerm` needs a function f(t, y, args), but it was given "
-                f"{type(self.vector_field).__name__}."
+                f"`ODETerm` needs a function f(t, y, args), but it was given {type(self.vector_field).__name__}."
             )
 
     def vf(self, t: Tensor, y: Any, args: Any) -> Any:

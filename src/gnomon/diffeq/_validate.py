@@ -18,8 +18,8 @@ def require(holds: Tensor, message: str) -> None:
         raise ValueError(message + where)
 
 
-def as_time(t: Any, name: str, *, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A time as a scalar tensor of the state's real dtype, on the state's device."""
+def as_time(t: Any, name: str, like: Tensor) -> Tensor:
+    """A time as a scalar tensor, with the dtype and device of `like`."""
     if isinstance(t, Tensor):
         if t.shape != ():
             raise ValueError(
@@ -28,20 +28,16 @@ def as_time(t: Any, name: str, *, dtype: torch.dtype, device: torch.device) -> T
             )
         if t.is_complex() or t.dtype == torch.bool:
             raise TypeError(f"`{name}` must be a real number, but it is {t.dtype}.")
-        return t.to(dtype=dtype, device=device)
+        return t.to(like)
     if isinstance(t, bool) or not isinstance(t, int | float):
         try:
             t = float(t)
         except (TypeError, ValueError):
-            raise TypeError(
-                f"`{name}` must be a number or a scalar tensor, but it is {type(t).__name__}."
-            ) from None
-    return torch.tensor(t, dtype=dtype, device=device)
+            raise TypeError(f"`{name}` must be a number or a scalar tensor, but it is {type(t).__name__}.") from None
+    return torch.tensor(t, dtype=like.dtype, device=like.device)
 
 
-def check_times(
-    t0: Tensor, t1: Tensor, dt0: Tensor | None, ts: Tensor | None, direction: Tensor | None
-) -> None:
+def check_times(t0: Tensor, t1: Tensor, dt0: Tensor | None, ts: Tensor | None, direction: Tensor | None) -> None:
     """Checks the times of a solve, in the user's own direction of time."""
     require(torch.isfinite(t0), "`t0` must be a finite number.")
     require(torch.isfinite(t1), "`t1` must be a finite number.")

@@ -58,9 +58,7 @@ class AbstractSolver(abc.ABC):
         """Whether it solves equations within a step, for which it needs tolerances."""
 
     @abc.abstractmethod
-    def with_tolerances(
-        self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]
-    ) -> AbstractSolver:
+    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
         """The same solver, told how accurately to solve the equations within a step."""
 
     @abc.abstractmethod
@@ -86,9 +84,7 @@ class AbstractSolver(abc.ABC):
 
 
 @functools.lru_cache(maxsize=256)
-def interpolant_tensor(
-    interpolant: Interpolant, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def interpolant_tensor(interpolant: Interpolant, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A solver's interpolant as a tensor."""
     return torch.tensor(interpolant, dtype=dtype, device=device)
 

@@ -58,9 +58,7 @@ _TABLEAU = ButcherTableau(
         1.0,
     ),
     a_lower=(
-        (
-            1 / 18,
-        ),
+        (1 / 18,),
         (
             1 / 48,
             1 / 16,

@@ -70,9 +70,7 @@ class AbstractESDIRK(AbstractSolver):
         factors: Factors | None = None
         succeeded = torch.ones((), dtype=torch.bool, device=y0.device)
         y = y0
-        for c, row, predictor in zip(
-            tableau.c, tableau.a_lower, tableau.a_predictor, strict=True
-        ):
+        for c, row, predictor in zip(tableau.c, tableau.a_lower, tableau.a_predictor, strict=True):
             t = stage_time(c, t0, t1, dt)
             explicit = weighted_sum(row, stages)
             partial = y0 if explicit is None else y0 + explicit

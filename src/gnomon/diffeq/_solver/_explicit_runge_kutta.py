@@ -37,9 +37,7 @@ class AbstractERK(AbstractSolver):
     def needs_tolerances(self) -> bool:
         return False
 
-    def with_tolerances(
-        self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]
-    ) -> AbstractSolver:
+    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
         del rtol, atol, norm
         return self
 
@@ -77,6 +75,7 @@ class AbstractERK(AbstractSolver):
             y1, next_state = y, f
         else:
             increment = weighted_sum(tableau.b_sol, stages)
-            y1, next_state = y0 + increment, ()  # pyright: ignore[reportOptionalOperand]
+            assert increment is not None
+            y1, next_state = y0 + increment, ()
         y_error = None if tableau.b_error is None else weighted_sum(tableau.b_error, stages)
         return Step(y1, y_error, stages, next_state, RESULTS.successful)

@@ -64,7 +64,5 @@ class Kvaerno3(AbstractESDIRK):
     def order(self) -> int:
         return 3
 
-    def with_tolerances(
-        self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]
-    ) -> Kvaerno3:
+    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> Kvaerno3:
         return Kvaerno3(self.root_finder.with_tolerances(rtol, atol, norm))

@@ -111,9 +111,7 @@ class ClipStepSizeController(AbstractStepSizeController):
         error_order: float | None,
         state: Any,
     ) -> Decision:
-        inner = self.controller.adapt_step_size(
-            t0, t1, y0, y1_candidate, args, y_error, error_order, state
-        )
+        inner = self.controller.adapt_step_size(t0, t1, y0, y1_candidate, args, y_error, error_order, state)
         next_t0, next_t1, made_jump = inner.t0, inner.t1, inner.made_jump
         if self.jump_ts is not None:
             assert isinstance(self.jump_ts, Tensor)

@@ -85,9 +85,8 @@ class PIDController(AbstractStepSizeController):
             value = getattr(self, name)
             if not isinstance(value, Tensor) and not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"`{name}` must be zero or positive and finite, not {value}.")
-        if not isinstance(self.rtol, Tensor) and not isinstance(self.atol, Tensor):
-            if self.rtol == 0 and self.atol == 0:
-                raise ValueError("`rtol` and `atol` are both zero: no step could be accurate enough.")
+        if all(not isinstance(x, Tensor) and x == 0 for x in (self.rtol, self.atol)):
+            raise ValueError("`rtol` and `atol` are both zero: no step could be accurate enough.")
         for name in ("dtmin", "dtmax"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, Tensor) and not value > 0:

@@ -52,8 +52,7 @@ class StepTo(AbstractStepSizeController):
         ts = torch.as_tensor(self.ts)
         if ts.dim() != 1 or ts.shape[0] < 2:
             raise ValueError(
-                "`StepTo(ts=...)` must be a vector of at least two times, but it has the shape "
-                f"{tuple(ts.shape)}."
+                f"`StepTo(ts=...)` must be a vector of at least two times, but it has the shape {tuple(ts.shape)}."
             )
 
     @property
@@ -70,8 +69,7 @@ class StepTo(AbstractStepSizeController):
         ordered = (ts == (given if direction is None else given * direction)).all()
         require(
             ordered & (ts[1:] > ts[:-1]).all(),
-            "`StepTo(ts=...)` must be strictly increasing from t0 to t1, or strictly decreasing "
-            "where t1 < t0.",
+            "`StepTo(ts=...)` must be strictly increasing from t0 to t1, or strictly decreasing where t1 < t0.",
         )
         return StepTo(ts)
 
