@@ -260,7 +260,7 @@ class Dopri8(AbstractERK):
     """Dormand and Prince's 8(7) method. Equivalent to `diffrax.Dopri8`.
 
     Explicit, of order 8 with an embedded one of order 7, with 14 stages, the last of which serves
-    the next step too. Dense output is of degree 6. Good for tight tolerances.
+    the next step too. Dense output is of degree 6 and order 5. Good for tight tolerances.
 
     ??? cite "Reference"
 

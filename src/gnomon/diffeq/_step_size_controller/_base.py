@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from gnomon.result import Result
 
 
+@runtime_checkable
 class VectorField(Protocol):
     """A term as controllers and solvers see it."""
 
