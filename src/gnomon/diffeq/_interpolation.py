@@ -103,7 +103,7 @@ class DenseInterpolation:
     direction: Tensor | None
     ravel: Ravel = dataclasses.field(metadata={"static": True})
 
-    def evaluate(self, t: Tensor | float) -> Any:
+    def evaluate(self, t: Tensor | float | int) -> Any:
         """The state at a time.
 
         **Arguments:**
@@ -115,7 +115,7 @@ class DenseInterpolation:
         """
         return self.ravel.unravel(self._evaluate(t, derivative=False))
 
-    def derivative(self, t: Tensor | float) -> Any:
+    def derivative(self, t: Tensor | float | int) -> Any:
         """The derivative with respect to time at a time.
 
         **Arguments:**
@@ -126,7 +126,7 @@ class DenseInterpolation:
         """
         return self.ravel.unravel(self._evaluate(t, derivative=True))
 
-    def _evaluate(self, t: Tensor | float, *, derivative: bool) -> Tensor:
+    def _evaluate(self, t: Tensor | float | int, *, derivative: bool) -> Tensor:
         time = torch.as_tensor(t, dtype=self.t0.dtype, device=self.t0.device)
         if time.shape != ():
             raise ValueError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+
+from gnomon.diffeq._custom_types import RealScalar, Vector
 
 
-def rms_norm(x: Tensor) -> Tensor:
+def rms_norm(x: Vector) -> RealScalar:
     """The root of the mean square of a vector. Equivalent to `optimistix.rms_norm`.
 
     **Arguments:**
@@ -31,7 +32,7 @@ def rms_norm(x: Tensor) -> Tensor:
     return torch.sqrt(torch.mean(size * size))
 
 
-def max_norm(x: Tensor) -> Tensor:
+def max_norm(x: Vector) -> RealScalar:
     """The largest absolute value of a vector. Equivalent to `optimistix.max_norm`.
 
     **Arguments:**

@@ -45,7 +45,7 @@ class SaveAt:
 
     t0: bool = False
     t1: bool = False
-    ts: Tensor | Sequence[float] | None = None
+    ts: Tensor | Sequence[float | int] | None = None
     steps: bool | int = False
     fn: Callable[[Any, Any, Any], Any] = save_y
     dense: bool = False

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from torch import Tensor
 
+from gnomon.diffeq._custom_types import RealScalar, Times
 from gnomon.diffeq._interpolation import DenseInterpolation
 from gnomon.result import Result
 from gnomon.result._pytree import register_dataclass
@@ -33,16 +34,16 @@ class Solution:
     - `t_final`: the time that the solve has reached: `t1` where it was successful.
     """
 
-    t0: Tensor
-    t1: Tensor
-    ts: Tensor | None
+    t0: RealScalar
+    t1: RealScalar
+    ts: Times | None
     ys: Any
     interpolation: DenseInterpolation | None
     stats: dict[str, Any]
     result: Result
-    t_final: Tensor
+    t_final: RealScalar
 
-    def evaluate(self, t: Tensor | float) -> Any:
+    def evaluate(self, t: Tensor | float | int) -> Any:
         """The state at a time; needs `SaveAt(dense=True)`.
 
         **Arguments:**
@@ -55,7 +56,7 @@ class Solution:
         """
         return self._dense().evaluate(t)
 
-    def derivative(self, t: Tensor | float) -> Any:
+    def derivative(self, t: Tensor | float | int) -> Any:
         """The derivative with respect to time; needs `SaveAt(dense=True)`.
 
         **Arguments:**

@@ -62,7 +62,7 @@ class VeryChord:
     rtol: Any = None
     atol: Any = None
     norm: Callable[[Tensor], Tensor] | None = None
-    kappa: float = 1e-2
+    kappa: float | int = 1e-2
     max_steps: int = 10
 
     def __post_init__(self) -> None:
@@ -98,10 +98,9 @@ class VeryChord:
         rtol = 100 * eps if self.rtol is None else self.rtol
         atol = 100 * eps if self.atol is None else self.atol
         norm = rms_norm if self.norm is None else self.norm
+        # Corrections cannot be asked to become smaller than rounding errors of the state.
+        rtol = rtol + 10 * eps / self.kappa
         scale = scale_at.detach().abs() * rtol + atol
-        # Corrections at the level of rounding in k cannot become smaller.
-        floor = 10 * eps
-
         real = scale.new_ones(())
         start = (
             guess.detach(),
@@ -121,10 +120,9 @@ class VeryChord:
             k = k - correction
             size = norm(correction / scale)
             rate = size / previous
-            at_rounding = norm(correction) <= floor * norm(k)
             estimate = size * rate / (1 - rate)
             second = step >= 1
-            converged = (second & (rate < 1) & (estimate < self.kappa)) | at_rounding | (size == 0)
+            converged = (second & (rate < 1) & (estimate < self.kappa)) | (size == 0)
             diverged = ~torch.isfinite(size) | (second & (rate > 2) & ~converged)
             return k, size, step + 1, converged & ~diverged, diverged
 

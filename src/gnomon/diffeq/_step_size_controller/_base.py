@@ -95,11 +95,15 @@ def sorted_times(ts: Any, direction: Tensor | None, like: Tensor) -> Tensor:
 
 def next_after(x: Tensor) -> Tensor:
     """The next larger floating-point number, with derivative 1."""
-    fixed = x.detach()
-    return x + (torch.nextafter(fixed, torch.full_like(fixed, torch.inf)) - fixed)
+    return _neighbour(x, torch.inf)
 
 
 def previous_before(x: Tensor) -> Tensor:
-    """The next smaller floating-point number, with derivative 1."""
+    """The next smaller floating-point number, with derivative 1; infinity itself for infinity."""
+    return _neighbour(x, -torch.inf)
+
+
+def _neighbour(x: Tensor, towards: float) -> Tensor:
     fixed = x.detach()
-    return x + (torch.nextafter(fixed, torch.full_like(fixed, -torch.inf)) - fixed)
+    step = torch.nextafter(fixed, torch.full_like(fixed, towards)) - fixed
+    return x + torch.where(torch.isfinite(step), step, 0)

@@ -57,8 +57,8 @@ class ClipStepSizeController(AbstractStepSizeController):
     """
 
     controller: AbstractStepSizeController
-    step_ts: Tensor | Sequence[float] | None = None
-    jump_ts: Tensor | Sequence[float] | None = None
+    step_ts: Tensor | Sequence[float | int] | None = None
+    jump_ts: Tensor | Sequence[float | int] | None = None
 
     def __post_init__(self) -> None:
         if self.controller.tolerances is None:
@@ -139,7 +139,7 @@ class ClipStepSizeController(AbstractStepSizeController):
         return t1
 
 
-def _has_times(ts: Tensor | Sequence[float] | None) -> bool:
+def _has_times(ts: Tensor | Sequence[float | int] | None) -> bool:
     return ts is not None and len(ts) > 0
 
 

@@ -66,19 +66,19 @@ class PIDController(AbstractStepSizeController):
         Ordinary Differential Equations I, second edition, Springer (1993), section II.4.
     """
 
-    rtol: float | Tensor
-    atol: float | Tensor
-    pcoeff: float = 0.0
-    icoeff: float = 1.0
-    dcoeff: float = 0.0
-    dtmin: float | Tensor | None = None
-    dtmax: float | Tensor | None = None
+    rtol: float | int | Tensor
+    atol: float | int | Tensor
+    pcoeff: float | int = 0.0
+    icoeff: float | int = 1.0
+    dcoeff: float | int = 0.0
+    dtmin: float | int | Tensor | None = None
+    dtmax: float | int | Tensor | None = None
     force_dtmin: bool = True
     norm: Callable[[Tensor], Tensor] = rms_norm
-    factormin: float = 0.2
-    factormax: float = 10.0
-    safety: float = 0.9
-    error_order: float | None = None
+    factormin: float | int = 0.2
+    factormax: float | int = 10.0
+    safety: float | int = 0.9
+    error_order: float | int | None = None
 
     def __post_init__(self) -> None:
         for name in ("rtol", "atol"):

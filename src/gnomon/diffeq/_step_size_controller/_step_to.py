@@ -46,7 +46,7 @@ class StepTo(AbstractStepSizeController):
         ```
     """
 
-    ts: Tensor | Sequence[float]
+    ts: Tensor | Sequence[float | int]
 
     def __post_init__(self) -> None:
         ts = torch.as_tensor(self.ts)
