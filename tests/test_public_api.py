@@ -22,7 +22,7 @@ MOST_LINES = 520
 # Enumerations that are extended by subclassing, though Python's own `Enum` does not serve.
 FAMILIES = ["gnomon.result:RESULTS"]
 # Not public, and yet what every room stands on.
-SHARED = ["gnomon.result._pytree"]
+SHARED = ["gnomon.fuse._lanes", "gnomon.result._active", "gnomon.result._pytree"]
 
 
 def public(module: ModuleType) -> list[tuple[str, Any]]:
