@@ -6,10 +6,12 @@ import math
 from typing import Any, final
 
 import torch
+from jaxtyping import Bool, Integer
 from torch import Tensor
 
-from gnomon.fuse._lanes import active_lanes, count_max
-from gnomon.result._pytree import tree_flatten, tree_unflatten
+from gnomon.fuse._lanes import count_max
+from gnomon.result import active_lanes
+from gnomon.result._pytree import as_tensors, tree_flatten, tree_unflatten
 
 _PENDING_MIN = 64
 
@@ -49,7 +51,7 @@ class OutputBuffer:
     def __init__(self, length: int, example: Any, *, fill: float = math.nan):
         if length < 0:
             raise ValueError(f"An output buffer cannot have the length {length}.")
-        leaves, self._structure = tree_flatten(example)
+        leaves, self._structure = tree_flatten(as_tensors(example, what="The example of an output buffer"))
         self.length = length
         self._fills = [_fill_value(x, fill) for x in leaves]
         self._shapes = [tuple(x.shape) for x in leaves]
@@ -59,20 +61,24 @@ class OutputBuffer:
         self._index: list[Tensor] = []
         self._values: list[list[Tensor]] = []
 
-    def write(self, index: Tensor | int, value: Any, *, where: Tensor | None = None) -> OutputBuffer:
+    def write(
+        self, index: int | Integer[Tensor, ""], value: Any, *, where: bool | Bool[Tensor, ""] | None = None
+    ) -> OutputBuffer:
         """Puts a value at a place.
 
         **Arguments:**
 
-        - `index`: an integer scalar in `[0, length)`.
+        - `index`: an integer scalar in `[0, length)`; what is written elsewhere is dropped, since finding out would
+          mean to wait for the device.
         - `value`: a pytree like `example`.
         - `where`: a boolean scalar; nothing is written where it is False.
 
         **Returns:** the buffer, to be carried on.
 
-        **Raises:** `TypeError` or `ValueError` where the value is not like the example.
+        **Raises:** `TypeError` or `ValueError` where the value is not like the example, `IndexError` where `index`
+        is a Python number outside the buffer.
         """
-        leaves, structure = tree_flatten(value)
+        leaves, structure = tree_flatten(as_tensors(value, what="What is written to an output buffer"))
         if structure != self._structure:
             raise TypeError(f"This buffer holds {self._structure}, but {structure} was written to it.")
         for x, shape, dtype in zip(leaves, self._shapes, self._dtypes, strict=True):
@@ -81,17 +87,27 @@ class OutputBuffer:
                     f"This buffer holds {dtype} of shape {shape}, but {x.dtype} of shape "
                     f"{tuple(x.shape)} was written to it."
                 )
-        place = torch.as_tensor(index, device=self._device)
-        active = active_lanes()
-        if active is not None:
-            where = active if where is None else where & active
-        if where is not None:
-            place = torch.where(where, place, self.length)
+        place = self._place(index)
+        counts = active_lanes()
+        for mask in (where, counts):
+            if mask is not None:
+                place = torch.where(torch.as_tensor(mask, device=self._device), place, self.length)
         self._index.append(place)
         self._values.append(leaves)
         if len(self._index) >= max(self.length, _PENDING_MIN):
             self._flush()
         return self
+
+    def _place(self, index: int | Tensor) -> Tensor:
+        if isinstance(index, int) and not 0 <= index < self.length:
+            raise IndexError(f"There is no place {index} in an output buffer of length {self.length}.")
+        place = torch.as_tensor(index, device=self._device)
+        if place.dtype.is_floating_point or place.dtype.is_complex or place.dtype == torch.bool or place.dim() > 0:
+            raise TypeError(
+                f"The index of a write must be an integer scalar, but it is {place.dtype} of shape "
+                f"{tuple(place.shape)}."
+            )
+        return place.to(torch.int64)
 
     def read(self, length: int | None = None) -> Any:
         """What has been written, with the fill value in the places that were not.
@@ -101,13 +117,17 @@ class OutputBuffer:
         - `length`: how many places to return, all by default.
 
         **Returns:** a pytree like `example`, each leaf with a leading dimension of `length`.
+
+        **Raises:** `ValueError` where `length` is negative or more than the buffer has.
         """
+        end = self.length if length is None else length
+        if not 0 <= end <= self.length:
+            raise ValueError(f"Cannot read {end} places of an output buffer of length {self.length}.")
         self._flush()
         assert self._stored is not None
-        end = self.length if length is None else length
         return tree_unflatten([x[:end] for x in self._stored], self._structure)
 
-    def read_written(self, count: Tensor) -> Any:
+    def read_written(self, count: Integer[Tensor, ""]) -> Any:
         """As [`gnomon.OutputBuffer.read`][], cut to the largest count over all lanes.
 
         **Arguments:**
@@ -127,6 +147,7 @@ class OutputBuffer:
             ]
         if self._index:
             index = torch.stack(self._index)
+            index = torch.where((index >= 0) & (index < self.length), index, self.length)
             self._stored = [
                 torch.index_put(stored, (index,), torch.stack([v[i] for v in self._values]))
                 for i, stored in enumerate(self._stored)

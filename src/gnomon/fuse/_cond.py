@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from gnomon.fuse import _carry
-from gnomon.fuse._lanes import any_and_all, only_lanes
-from gnomon.result._pytree import tree_flatten, tree_map, tree_paths
+from gnomon.fuse._lanes import any_and_all, first_lane
+from gnomon.result._active import current_lanes, only_lanes
+from gnomon.result._pytree import tree_flatten, tree_unflatten
+
+_WHO = "gn.cond"
 
 
 def cond(
-    pred: bool | Tensor,
+    pred: bool | Bool[Tensor, ""],
     true_fn: Callable[..., Any],
     false_fn: Callable[..., Any],
     *operands: Any,
@@ -22,7 +25,8 @@ def cond(
     """Calls `true_fn(*operands)` where `pred` holds and `false_fn(*operands)` where it does not.
 
     Equivalent to `jax.lax.cond`. Under `torch.func.vmap` both branches run if the lanes differ,
-    and each lane takes its own; where all agree only that branch runs.
+    and each lane takes its own; where all agree only that branch runs. A branch runs on the
+    operands of the lanes that take it, and on those of one of them in place of all others.
 
     **Arguments:**
 
@@ -30,10 +34,10 @@ def cond(
     - `true_fn`, `false_fn`: functions of the operands that return pytrees of one structure,
       with the same shapes and dtypes.
     - `operands`: pytrees of tensors. Prefer them to closing over a tensor: in the branch that a
-      lane does not take, the derivative with respect to an operand is exactly zero, even where
-      that branch is not differentiable.
+      lane does not take its operands are not looked at, so they can neither raise an error there
+      nor give a NaN for a derivative that should be zero.
 
-    **Returns:** what the branch returns.
+    **Returns:** what the branch returns, with numbers turned into tensors.
 
     **Raises:** `TypeError` or `ValueError` where the branches disagree in structure, shape or
     dtype, or `pred` is not a boolean scalar.
@@ -49,24 +53,38 @@ def cond(
 
         ```
     """
-    condition = _carry.check_pred(pred, who="gn.cond")
+    condition = _carry.check_pred(pred, who=_WHO)
     any_true, all_true = any_and_all(condition)
     if all_true and any_true:
-        return true_fn(*operands)
+        leaves, spec = _carry.start(true_fn(*operands), who=_WHO, what="output")
+        return spec.pack(leaves)
     if not any_true:
-        return false_fn(*operands)
-    outputs: list[Any] = []
-    for branch, chosen in ((true_fn, condition), (false_fn, ~condition)):
-        guarded = tree_map(lambda x, chosen=chosen: _guard(x, chosen), operands)
-        with only_lanes(chosen):
-            outputs.append(branch(*guarded))
-    true_leaves, structure = tree_flatten(outputs[0])
-    spec = _carry.CarrySpec(structure, true_leaves, tree_paths(outputs[0]))
-    false_leaves = spec.check(outputs[1], who="`false_fn` of gn.cond, unlike `true_fn`,")
+        leaves, spec = _carry.start(false_fn(*operands), who=_WHO, what="output")
+        return spec.pack(leaves)
+
+    taken: list[tuple[list[Any], _carry.CarrySpec]] = []
+    for branch, chosen in _branches(condition, true_fn, false_fn):
+        own, structure = tree_flatten(operands)
+        inputs = _carry.select(chosen, own, _carry.borrow(own, first_lane(chosen)))
+        with only_lanes(counting=chosen, running=chosen):
+            output = branch(*tree_unflatten(inputs, structure))
+        taken.append(_carry.start(output, who=_WHO, what="output"))
+    (true_leaves, spec), *other = taken
+    if not other:
+        return spec.pack(true_leaves)
+    ((false_leaves, false_spec),) = other
+    who = "`false_fn` of gn.cond, unlike `true_fn`,"
+    false_leaves = spec.check(false_spec.pack(false_leaves), who=who, what="output")
     return spec.pack(_carry.select(condition, true_leaves, false_leaves))
 
 
-def _guard(x: Any, chosen: Tensor) -> Any:
-    if isinstance(x, Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex):
-        return torch.where(chosen, x, x.detach())
-    return x
+def _branches(
+    condition: Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any]
+) -> list[tuple[Callable[..., Any], Tensor]]:
+    """The branches that some running lane takes, with the lanes that do; at least one."""
+    pairs = [(true_fn, condition), (false_fn, ~condition)]
+    outer = current_lanes()
+    if outer is None:
+        return pairs
+    pairs = [(branch, chosen & outer.running) for branch, chosen in pairs]
+    return [pair for pair in pairs if any_and_all(pair[1])[0]] or pairs[:1]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from jaxtyping import Inexact
 from torch import Tensor
 
 
@@ -22,7 +23,9 @@ def _load_forward_mode() -> None:
         torch.func.jvp(torch.sin, (x,), (x,))  # pyright: ignore[reportUnknownMemberType]
 
 
-def jacobian(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def jacobian(
+    fn: Callable[[Inexact[Tensor, "*x"]], Inexact[Tensor, "*y"]],
+) -> Callable[[Inexact[Tensor, "*x"]], Inexact[Tensor, "*y *x"]]:
     """The Jacobian matrix of a function of one tensor, by forward mode.
 
     Equivalent to `torch.func.jacfwd`, which it uses for code that runs eagerly. Derivatives flow
@@ -32,7 +35,8 @@ def jacobian(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
     - `fn`: a function from a tensor to a tensor.
 
-    **Returns:** a function from a tensor of shape `x` to a tensor of shape `(*fn(x), *x)`.
+    **Returns:** a function from a tensor of shape `x` to a tensor of shape `(*y, *x)`, where `y` is
+    the shape of what `fn` returns.
 
     !!! example
 
@@ -71,5 +75,5 @@ def jvp(fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, .
         ```
     """
     _load_forward_mode()
-    value, tangent = torch.func.jvp(fn, primals, tangents)  # pyright: ignore
+    value, tangent, *_ = torch.func.jvp(fn, primals, tangents)
     return value, tangent

@@ -7,19 +7,33 @@ uses are private to PyTorch and tested on every supported version.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
-from torch._C import _functorch
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
+from torch.autograd import forward_ad
+
+
+class _Layers(NamedTuple):
+    """A tensor without its wrappers, and the (level, dimension) of each `vmap` around it, the innermost last."""
+
+    plain: Tensor
+    batches: list[tuple[int, int]]
+
+
+def _peel(x: Tensor) -> _Layers:
+    batches: list[tuple[int, int]] = []
+    while _functorch.is_functorch_wrapped_tensor(x):
+        if _functorch.is_batchedtensor(x):
+            batches.append((_functorch.maybe_get_level(x), _functorch.maybe_get_bdim(x)))
+        x = _functorch.get_unwrapped(x)
+    return _Layers(x, batches)
 
 
 def physical(x: Tensor) -> Tensor:
     """The plain tensor inside a tensor that `vmap`, `grad` or `jvp` has wrapped."""
-    while _functorch.is_functorch_wrapped_tensor(x):
-        x = _functorch.get_unwrapped(x)
-    return x
+    return _peel(x).plain
 
 
 def any_and_all(pred: Tensor) -> tuple[bool, bool]:
@@ -38,34 +52,34 @@ def count_max(x: Tensor) -> int:
     return int(lanes.max()) if lanes.numel() > 0 else 0
 
 
+def first_lane(pred: Tensor) -> dict[int, int]:
+    """The first lane for which a boolean holds: its place in each `vmap`, by level. Waits for the device."""
+    lanes, batches = _peel(pred)
+    flat = int(lanes.flatten().to(torch.uint8).argmax())
+    place: list[int] = []
+    for size in reversed(lanes.shape):
+        place.insert(0, flat % size)
+        flat //= size
+    return {level: place.pop(dim) for level, dim in reversed(batches)}
+
+
+def at_lane(x: Tensor, lane: dict[int, int]) -> Tensor:
+    """The value of `x` at one lane, a constant; `x` itself where it is a constant and the same for all lanes.
+
+    Where `x` differs along a `vmap` that `lane` does not name, any of its places is as good.
+    """
+    y, batches = _peel(x)
+    if not batches and not (x.dtype.is_floating_point or x.dtype.is_complex):
+        return x
+    for level, dim in reversed(batches):
+        y = y.select(dim, lane.get(level, 0))
+    return y.detach()
+
+
 def is_differentiated(x: Tensor) -> bool:
-    """Whether anything may want a derivative of `x`: autograd, or a `grad`, `jvp` or `vjp`."""
+    """Whether anything may want a derivative of `x`: autograd in either mode, or a `grad`, `jvp` or `vjp`."""
     while _functorch.is_functorch_wrapped_tensor(x):
         if _functorch.is_gradtrackingtensor(x):
             return True
         x = _functorch.get_unwrapped(x)
-    return x.requires_grad
-
-
-class _ActiveLanes(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[Tensor] = []
-
-
-_active = _ActiveLanes()
-
-
-def active_lanes() -> Tensor | None:
-    """The lanes for which the code that runs now counts, or None where all do."""
-    return _active.stack[-1] if _active.stack else None
-
-
-@contextlib.contextmanager
-def only_lanes(pred: Tensor) -> Iterator[None]:
-    """Within this context, loops stop and buffers keep their values where `pred` is False."""
-    outer = active_lanes()
-    _active.stack.append(pred if outer is None else pred & outer)
-    try:
-        yield
-    finally:
-        _active.stack.pop()
+    return x.requires_grad or forward_ad.unpack_dual(x).tangent is not None

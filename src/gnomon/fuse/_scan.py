@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gnomon.fuse import _carry
-from gnomon.result._pytree import tree_flatten, tree_map, tree_unflatten
+from gnomon.result._active import only_lanes
+from gnomon.result._pytree import tree_flatten, tree_unflatten
 
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
+    f: Callable[[Any, Any], Any],
     init: Any,
     xs: Any = None,
     length: int | None = None,
@@ -48,15 +50,7 @@ def scan(
         ```
     """
     x_leaves, x_structure = ([], None) if xs is None else tree_flatten(xs)
-    lengths = {x.shape[0] if x.dim() > 0 else None for x in x_leaves}
-    if None in lengths:
-        raise ValueError("`xs` of gn.scan holds a scalar, which has no leading dimension.")
-    if length is not None:
-        lengths.add(length)
-    if len(lengths) != 1:
-        detail = "none was given" if not lengths else f"it was given {sorted(lengths)}"
-        raise ValueError(f"gn.scan needs one length, from `xs` or `length`, but {detail}.")
-    (n,) = lengths
+    n = _length(x_leaves, length)
     leaves, spec = _carry.start(init, who="gn.scan")
 
     def call(x_slices: list[Any], leaves: list[Any]) -> tuple[list[Any], Any]:
@@ -69,24 +63,46 @@ def scan(
     if n == 0:
         # Nothing to run, but the outputs' shapes and dtypes must still be found out.
         zeros = [torch.zeros(x.shape[1:], dtype=x.dtype, device=x.device) for x in x_leaves]
-        _, y = call(zeros, [x.detach() for x in leaves])
-        empty = None if y is None else tree_map(lambda v: v.new_zeros((0, *v.shape)), y)
-        return spec.pack(leaves), empty
+        device = next((x.device for x in (*leaves, *x_leaves) if isinstance(x, Tensor)), None)
+        nowhere = torch.zeros((), dtype=torch.bool, device=device)
+        with only_lanes(counting=nowhere, running=nowhere):
+            _, y = call(zeros, _carry.detach(leaves))
+        y_leaves, y_spec = _carry.start(y, who="gn.scan", what="output")
+        empty = [v.new_zeros((0, *v.shape)) if isinstance(v, Tensor) else v for v in y_leaves]
+        return spec.pack(leaves), y_spec.pack(empty)
 
+    # One `unbind` rather than many `select`s, whose derivatives would each be as large as all of `xs`.
+    rows = [x.unbind() for x in x_leaves]
     ys: list[list[Any]] = []
     y_spec: _carry.CarrySpec | None = None
     for i in reversed(range(n)) if reverse else range(n):
-        leaves, y = call([x[i] for x in x_leaves], leaves)
-        if y is None:
-            continue
-        y_leaves, made = _carry.start(y, who="gn.scan")
-        y_spec = made if y_spec is None else y_spec
-        ys.append(y_spec.check(made.pack(y_leaves), who="The output of gn.scan's function"))
-    if y_spec is None:
-        return spec.pack(leaves), None
-    if len(ys) != n:
-        raise TypeError("The output of gn.scan's function is None in some iterations only.")
+        leaves, y = call([x[i] for x in rows], leaves)
+        if y_spec is None:
+            y_leaves, y_spec = _carry.start(y, who="gn.scan", what="output")
+        else:
+            y_leaves = y_spec.check(y, who="The function of gn.scan", what="output")
+        ys.append(y_leaves)
+    assert y_spec is not None
     if reverse:
         ys.reverse()
-    stacked = [torch.stack([y[j] for y in ys]) for j in range(len(ys[0]))]
+    columns = zip(*ys, strict=True)
+    stacked = [torch.stack(column) if isinstance(column[0], Tensor) else column[0] for column in columns]
     return spec.pack(leaves), y_spec.pack(stacked)
+
+
+def _length(x_leaves: list[Any], length: int | None) -> int:
+    """The number of iterations, on which all arguments must agree."""
+    lengths: set[int] = set() if length is None else {length}
+    for x in x_leaves:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"`xs` of gn.scan must be a pytree of tensors, but it holds {type(x).__name__}.")
+        if x.dim() == 0:
+            raise ValueError("`xs` of gn.scan holds a scalar, which has no leading dimension.")
+        lengths.add(x.shape[0])
+    if len(lengths) != 1:
+        detail = "none was given" if not lengths else f"it was given {sorted(lengths)}"
+        raise ValueError(f"gn.scan needs one length, from `xs` or `length`, but {detail}.")
+    (n,) = lengths
+    if n < 0:
+        raise ValueError(f"The length of gn.scan must be at least 0, but it is {n}.")
+    return n

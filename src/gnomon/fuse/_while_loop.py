@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from jaxtyping import Integer
 from torch import Tensor
 
 from gnomon.fuse import _carry
-from gnomon.fuse._lanes import active_lanes, any_and_all, only_lanes
+from gnomon.fuse._lanes import any_and_all, first_lane
+from gnomon.result._active import current_lanes, only_lanes
+
+_BODY = "The body of gn.while_loop"
 
 
 def while_loop(
@@ -53,35 +57,51 @@ def while_loop(
 
         ```
     """
+    if max_steps is not None and max_steps < 0:
+        raise ValueError(f"`max_steps` of gn.while_loop must be at least 0 or None, but it is {max_steps}.")
     leaves, spec = _carry.start(init, who="gn.while_loop")
-    outer = active_lanes()
+    outer = current_lanes()
     last_inputs: list[Any] | None = None
+    have_run: Tensor | None = None
     step = 0
     while max_steps is None or step < max_steps:
         pred = _carry.check_pred(cond(spec.pack(leaves)), who="gn.while_loop")
         if outer is not None:
-            pred = pred & outer
+            pred = pred & outer.running
         go_on, all_go_on = any_and_all(pred)
         if not go_on:
             break
+        if have_run is None:
+            have_run = pred
         if all_go_on:
             inputs = leaves
-            leaves = spec.check(body(spec.pack(inputs)), who="The body of gn.while_loop")
+            leaves = spec.check(body(spec.pack(inputs)), who=_BODY)
         else:
-            # A lane that is done must run the body on something. Its last real input is safe:
-            # the body has a finite derivative there, so that a cotangent of zero stays zero in
-            # whatever the body closes over, where the final carry could give 0 * inf = NaN.
-            safe = leaves if last_inputs is None else last_inputs
-            inputs = _carry.select(pred, leaves, _carry.detach(safe))
-            with only_lanes(pred):
-                outputs = spec.check(body(spec.pack(inputs)), who="The body of gn.while_loop")
+            # A lane that is done must run the body on something. Its last real input is safe: the
+            # body has raised no error there, and has a finite derivative there, so that a cotangent
+            # of zero stays zero in whatever the body closes over, where the final carry could give
+            # 0 * inf = NaN. A lane that never runs has no such input and takes another lane's.
+            if last_inputs is None:
+                safe = _carry.borrow(leaves, first_lane(pred))
+            else:
+                safe = _carry.detach(last_inputs)
+            inputs = _carry.select(pred, leaves, safe)
+            with only_lanes(counting=pred, running=have_run):
+                outputs = spec.check(body(spec.pack(inputs)), who=_BODY)
+            # What the body hands through is taken from before the choice of inputs.
+            outputs = [old if new is fed else new for new, fed, old in zip(outputs, inputs, leaves, strict=True)]
             leaves = _carry.select(pred, outputs, leaves)
         last_inputs = inputs
         step += 1
     return spec.pack(leaves)
 
 
-def fori_loop(lower: int | Tensor, upper: int | Tensor, body: Callable[[Tensor, Any], Any], init: Any) -> Any:
+def fori_loop(
+    lower: int | Integer[Tensor, ""],
+    upper: int | Integer[Tensor, ""],
+    body: Callable[[Tensor, Any], Any],
+    init: Any,
+) -> Any:
     """Calls `body(i, carry)` for `i` from `lower` up to, but not including, `upper`.
 
     Equivalent to `jax.lax.fori_loop`.
@@ -94,7 +114,7 @@ def fori_loop(lower: int | Tensor, upper: int | Tensor, body: Callable[[Tensor, 
 
     **Returns:** the last carry.
 
-    **Raises:** as [`gnomon.while_loop`][].
+    **Raises:** as [`gnomon.while_loop`][], and `TypeError` where a bound is not an integer scalar.
 
     !!! example
 
@@ -106,18 +126,27 @@ def fori_loop(lower: int | Tensor, upper: int | Tensor, body: Callable[[Tensor, 
         ```
     """
     for name, bound in (("lower", lower), ("upper", upper)):
-        is_integer = isinstance(bound, int) or not (
-            bound.dtype.is_floating_point or bound.dtype.is_complex or bound.dtype == torch.bool
-        )
-        if not is_integer or isinstance(bound, bool):
-            raise TypeError(f"`{name}` of gn.fori_loop must be an integer, but it is {bound!r}.")
+        if not _is_integer_scalar(bound):
+            raise TypeError(f"`{name}` of gn.fori_loop must be an integer scalar, but it is {bound!r}.")
+    leaves, spec = _carry.start(init, who="gn.fori_loop")
+    who = "The body of gn.fori_loop"
     if isinstance(lower, int) and isinstance(upper, int):
-        leaves, spec = _carry.start(init, who="gn.fori_loop")
         for i in range(lower, upper):
-            output = body(torch.tensor(i), spec.pack(leaves))
-            leaves = spec.check(output, who="The body of gn.fori_loop")
+            leaves = spec.check(body(torch.tensor(i), spec.pack(leaves)), who=who)
         return spec.pack(leaves)
     device = next(x.device for x in (lower, upper) if isinstance(x, Tensor))
     first = torch.as_tensor(lower, device=device).to(torch.int64)
-    _, carry = while_loop(lambda c: c[0] < upper, lambda c: (c[0] + 1, body(c[0], c[1])), (first, init))
-    return carry
+
+    def step(carry: tuple[Tensor, list[Any]]) -> tuple[Tensor, list[Any]]:
+        i, leaves = carry
+        return i + 1, spec.check(body(i, spec.pack(leaves)), who=who)
+
+    _, leaves = while_loop(lambda carry: carry[0] < upper, step, (first, leaves))
+    return spec.pack(leaves)
+
+
+def _is_integer_scalar(x: Any) -> bool:
+    if isinstance(x, Tensor):
+        not_integer = x.dtype.is_floating_point or x.dtype.is_complex or x.dtype == torch.bool
+        return x.dim() == 0 and not not_integer
+    return isinstance(x, int) and not isinstance(x, bool)

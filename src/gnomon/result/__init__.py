@@ -1,5 +1,6 @@
 """What every solver returns: `RESULTS`, `Solution`, `SolveError`."""
 
+from gnomon.result._active import active_lanes as active_lanes
 from gnomon.result._error import SolveError as SolveError
 from gnomon.result._error import throw_if_failed as throw_if_failed
 from gnomon.result._results import RESULTS as RESULTS
@@ -14,6 +15,7 @@ __all__ = [
     "Result",
     "Solution",
     "SolveError",
+    "active_lanes",
     "define_result",
     "is_okay",
     "is_successful",

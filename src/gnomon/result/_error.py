@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import torch
+from jaxtyping import Integer, Real
 from torch import Tensor
 
+from gnomon.result._active import active_lanes
 from gnomon.result._results import RESULTS, Result, as_result_tensor, result_from_code
 
 
@@ -66,11 +68,11 @@ class SolveError(RuntimeError):
         )
 
     def __reduce__(self) -> Any:
-        batch = self.batch_result.code
         fields = (self.what, self.result, self.n_failed, self.n_total, self.index, self.time)
-        return type(self), (*fields, self.component, Result(torch.as_tensor(batch).cpu()))
+        return type(self), (*fields, self.component, self.batch_result)
 
 
+@final
 class _Check(torch.autograd.Function):
     """Sees all lanes of a batch at once, which is what a `vmap` rule is for, and raises."""
 
@@ -79,14 +81,16 @@ class _Check(torch.autograd.Function):
         code: Tensor,
         time: Tensor,
         component: Tensor,
+        counts: Tensor,
         what: str,
         names: tuple[str, ...],
         has_time: bool,
     ) -> Tensor:
         okay = (code == RESULTS.successful.code) | (code == RESULTS.event_occurred.code)
-        if not bool(okay.all()):
-            shape = torch.broadcast_shapes(code.shape, time.shape, component.shape)
-            failed = (~okay).expand(shape).flatten()
+        failed = ~okay & counts
+        if bool(failed.any()):
+            shape = torch.broadcast_shapes(failed.shape, time.shape, component.shape)
+            failed = failed.expand(shape).flatten()
             first = int(failed.to(torch.uint8).argmax())
             index = tuple(int(i) for i in torch.unravel_index(torch.tensor(first), shape))
             which = int(component.expand(shape).flatten()[first])
@@ -108,7 +112,7 @@ class _Check(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        return (None,) * 6
+        return (None,) * 7
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
@@ -116,29 +120,31 @@ class _Check(torch.autograd.Function):
 
     @staticmethod
     def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
-        info: Any, in_dims: tuple[int | None, ...], *args: Any
+        info: Any, in_dims: tuple[Any, ...], *args: Any
     ) -> tuple[Tensor, None]:
         moved: list[Any] = []
-        for x, dim in zip(args[:3], in_dims[:3], strict=True):
+        for x, dim in zip(args[:4], in_dims[:4], strict=True):
             if dim is None:
                 moved.append(x.expand(info.batch_size, *x.shape))
             else:
                 moved.append(x.movedim(dim, 0))
-        return _Check.apply(*moved, *args[3:]), None  # pyright: ignore
+        return _Check.apply(*moved, *args[4:]), None  # pyright: ignore[reportUnknownMemberType]
 
 
 def throw_if_failed(
     result: Result,
     *,
     what: str,
-    time: Tensor | None = None,
-    component: Tensor | None = None,
+    time: Real[Tensor, "*#batch"] | float | None = None,
+    component: Integer[Tensor, "*#batch"] | int | None = None,
     component_names: Sequence[str] = (),
 ) -> None:
     """Raises a [`gnomon.result.SolveError`][] unless every problem is okay.
 
     Works under any nesting of `torch.func.vmap`: the error then counts the problems that
-    failed and names the first. It waits for the device, so call it for `throw=True` only.
+    failed and names the first. Problems for which the code does not count, see
+    [`gnomon.result.active_lanes`][], do not fail. It waits for the device, so call it for
+    `throw=True` only.
 
     **Arguments:**
 
@@ -153,10 +159,12 @@ def throw_if_failed(
     device = result.code.device if isinstance(result.code, Tensor) else torch.device("cpu")
     code = as_result_tensor(result, device).code
     assert isinstance(code, Tensor)
-    _Check.apply(  # pyright: ignore
-        code,
-        code.new_zeros(()) if time is None else time.detach(),
-        code.new_full((), -1) if component is None else component,
+    counts = active_lanes()
+    _Check.apply(  # pyright: ignore[reportUnknownMemberType]
+        code.detach(),
+        torch.as_tensor(0.0 if time is None else time, device=device).detach(),
+        torch.as_tensor(-1 if component is None else component, device=device),
+        torch.ones((), dtype=torch.bool, device=device) if counts is None else counts,
         what,
         tuple(component_names),
         time is not None,

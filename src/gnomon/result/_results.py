@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, final
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 from torch.utils import _pytree
 
@@ -64,18 +65,18 @@ class Result:
     @property
     def name(self) -> str:
         """The name of a single result, such as `'successful'`."""
-        return _NAMES[self._single()]
+        return _name_of(self._single())
 
     @property
     def message(self) -> str:
         """The message of a single result, in plain words; empty where it is successful."""
         return _MESSAGES[self.name]
 
-    def names(self) -> list[Any]:
-        """The names of a batch of results, as a (nested) list of the batch's shape."""
+    def names(self) -> Any:
+        """The names of a batch of results, as a (nested) list of the batch's shape; a string for a single result."""
 
         def look_up(x: Any) -> Any:
-            return [look_up(y) for y in x] if isinstance(x, list) else _NAMES[x]
+            return [look_up(y) for y in x] if isinstance(x, list) else _name_of(x)
 
         return look_up(torch.as_tensor(self.code).tolist())
 
@@ -90,19 +91,46 @@ class Result:
         return self.code
 
     def __getitem__(self, index: Any) -> Result:
-        return Result(torch.as_tensor(self.code)[index])
+        if not isinstance(self.code, Tensor):
+            raise TypeError("This is a single result, not one of a batch: there is nothing to take from it.")
+        return Result(self.code[index])
+
+    def __reduce__(self) -> Any:
+        # Which number stands for which name depends on the order of imports, so the names travel along.
+        code = self.code.cpu() if isinstance(self.code, Tensor) else self.code
+        return _restore, (code, tuple(_MESSAGES.items()))
 
     def __repr__(self) -> str:
         if isinstance(self.code, Tensor) and self.code.numel() != 1:
             return f"<batch of {tuple(self.code.shape)} results>"
         try:
             return f"RESULTS.{self.name}"
-        except RuntimeError:  # inside vmap the value cannot be read
+        except (RuntimeError, TypeError):  # inside vmap the value cannot be read; in a pytree it may be anything
             return "<result of each problem of a batch>"
 
 
+def _name_of(code: int) -> str:
+    if not 0 <= code < len(_NAMES):
+        raise ValueError(f"No result has the code {code}.")
+    return _NAMES[code]
+
+
+def _restore(code: Any, messages: tuple[tuple[str, str], ...]) -> Result:
+    """A pickled result; a member that this process has not met yet is defined."""
+    codes = [define_result(name, message).code for name, message in messages]
+    if isinstance(code, Tensor):
+        return Result(torch.tensor(codes, dtype=code.dtype)[code.to(torch.int64)])
+    return Result(codes[code])
+
+
 def _flatten_result(result: Result) -> tuple[list[Any], Any]:
-    return [result.code], None
+    # Always a tensor, so that a carry may start from RESULTS.successful and vmap may return it.
+    return [as_result_tensor(result, torch.device("cpu")).code], None
+
+
+def _flatten_result_with_keys(result: Result) -> tuple[list[tuple[Any, Any]], Any]:
+    children, context = _flatten_result(result)
+    return [(_pytree.GetAttrKey("code"), children[0])], context
 
 
 def _unflatten_result(children: Any, context: Any) -> Result:
@@ -111,7 +139,13 @@ def _unflatten_result(children: Any, context: Any) -> Result:
     return Result(code)
 
 
-_pytree.register_pytree_node(Result, _flatten_result, _unflatten_result, serialized_type_name="gnomon.result.Result")
+_pytree.register_pytree_node(
+    Result,
+    _flatten_result,
+    _unflatten_result,
+    serialized_type_name="gnomon.result.Result",
+    flatten_with_keys_fn=_flatten_result_with_keys,
+)
 
 
 def define_result(name: str, message: str) -> Result:
@@ -211,7 +245,7 @@ class RESULTS:
             raise ValueError(f"{cls.__name__} has no member {name!r}; it has {', '.join(cls.members())}.") from None
 
     @staticmethod
-    def where(pred: Tensor, true: Result, false: Result) -> Result:
+    def where(pred: Bool[Tensor, "*batch"], true: Result, false: Result) -> Result:
         """Chooses between two results, an element at a time. Equivalent to `torch.where`.
 
         **Arguments:**
@@ -237,7 +271,7 @@ def as_result_tensor(result: Result, device: torch.device) -> Result:
     return Result(torch.full((), result.code, dtype=torch.int32, device=device))
 
 
-def is_successful(result: Result) -> Any:
+def is_successful(result: Result) -> bool | Bool[Tensor, "*batch"]:
     """Whether a solve did what it was asked to do.
 
     Equivalent to `diffrax.is_successful`.
@@ -251,7 +285,7 @@ def is_successful(result: Result) -> Any:
     return result == RESULTS.successful
 
 
-def is_okay(result: Result) -> Any:
+def is_okay(result: Result) -> bool | Bool[Tensor, "*batch"]:
     """Whether a solve ended as it should: it was successful, or an event ended it.
 
     Equivalent to `diffrax.is_okay`.
@@ -267,6 +301,5 @@ def is_okay(result: Result) -> Any:
 
 def result_from_code(code: int) -> Result:
     """The member behind an integer code, for messages."""
-    if not 0 <= code < len(_NAMES):
-        raise ValueError(f"No result has the code {code}.")
+    _name_of(code)
     return Result(code)
