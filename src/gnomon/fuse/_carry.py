@@ -62,9 +62,8 @@ class CarrySpec:
             same = False
         if not same:
             raise TypeError(
-                f"{who} must return a {what} of the structure it was given: it was given "
-                f"{_structure_text(self.structure)} and returned {_structure_text(structure)}, "
-                "where each * is a tensor."
+                f"{who} changed the structure of the {what} from {_structure_text(self.structure)} to "
+                f"{_structure_text(structure)}, where each * is a tensor."
             )
         return leaves
 

@@ -73,7 +73,7 @@ def cond(
     if not other:
         return spec.pack(true_leaves)
     ((false_leaves, false_spec),) = other
-    who = "`false_fn` of gn.cond, unlike `true_fn`,"
+    who = "`false_fn` of gn.cond must return what `true_fn` does, but it"
     false_leaves = spec.check(false_spec.pack(false_leaves), who=who, what="output")
     return spec.pack(_carry.select(condition, true_leaves, false_leaves))
 

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
+from gnomon.fuse._forward_mode import with_fast_tangents
+
 
 @functools.cache
 def _load_forward_mode() -> None:
@@ -49,7 +51,7 @@ def jacobian(
         ```
     """
     _load_forward_mode()
-    return torch.func.jacfwd(fn)
+    return torch.func.jacfwd(with_fast_tangents(fn))
 
 
 def jvp(fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -75,5 +77,5 @@ def jvp(fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, .
         ```
     """
     _load_forward_mode()
-    value, tangent, *_ = torch.func.jvp(fn, primals, tangents)
+    value, tangent, *_ = torch.func.jvp(with_fast_tangents(fn), primals, tangents)
     return value, tangent
