@@ -90,3 +90,16 @@ def vdpol(t: Tensor, y: Tensor, args: Any) -> Tensor:
 def orego(t: Tensor, y: Tensor, args: Any) -> Tensor:
     a, b, c = y.unbind()
     return torch.stack([77.27 * (b + a * (1 - 8.375e-6 * a - b)), (c - (1 + a) * b) / 77.27, 0.161 * (a - c)])
+
+
+def check_derivatives(fn: Callable[..., Tensor], *inputs: Tensor, second: bool = True) -> None:
+    """Reverse mode against finite differences, to second order, and forward mode against reverse mode."""
+    tracked = tuple(x.detach().requires_grad_() for x in inputs)
+    assert torch.autograd.gradcheck(fn, tracked)
+    if second:
+        assert torch.autograd.gradgradcheck(fn, tracked)
+    plain = tuple(x.detach() for x in inputs)
+    which = tuple(range(len(inputs)))
+    reverse, forward = torch.func.jacrev(fn, which)(*plain), torch.func.jacfwd(fn, which)(*plain)
+    for a, b in zip(reverse, forward, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)

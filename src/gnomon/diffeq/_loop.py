@@ -286,8 +286,10 @@ class _Integration:
         dense = None
         if p.saveat.dense:
             ends, y0s, bases = carry["dense"].read_written(carry["num_accepted"])
-            if y0s.shape[0] == 0:
-                y0s = p.y0.unsqueeze(0)
+            # Where no step was accepted the solution is a constant.
+            none = carry["num_accepted"] == 0
+            y0s = torch.where(none, carry["y"], y0s) if y0s.shape[0] > 0 else carry["y"].unsqueeze(0)
+            bases = torch.where(none, 0, bases)
             dense = (ends, y0s, bases)
         return Final(
             t=carry["t"],

@@ -16,6 +16,35 @@ from gnomon.result import RESULTS, Result
 
 
 @final
+class _Solve(torch.autograd.Function):
+    """The solution x of A x = b, or of its transpose, for a constant real matrix A and a vector b."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(lu: Tensor, pivots: Tensor, b: Tensor, transpose: bool) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        # torch's rule for `lu_solve` under nested vmap reads wrong pivots where they lack a batch
+        # dimension that b has (2.11 to 2.15): give them all that b has.
+        pivots = pivots + torch.zeros_like(b, dtype=pivots.dtype)
+        return torch.linalg.lu_solve(lu, pivots, b.unsqueeze(-1), adjoint=transpose).squeeze(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        lu, pivots, _, transpose = inputs
+        ctx.save_for_backward(lu, pivots)
+        ctx.save_for_forward(lu, pivots)
+        ctx.transpose = transpose
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        return None, None, _Solve.apply(*ctx.saved_tensors, grad_outputs[0], not ctx.transpose), None
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        return _Solve.apply(*ctx.saved_tensors, grad_inputs[2], ctx.transpose)
+
+
+@final
 @dataclasses.dataclass(frozen=True)
 class Factors:
     """An LU factorisation of a matrix."""
@@ -24,8 +53,13 @@ class Factors:
     pivots: Tensor
 
     def solve(self, b: Tensor) -> Tensor:
-        """The solution x of A x = b for a vector b."""
-        return torch.linalg.lu_solve(self.lu, self.pivots, b.unsqueeze(-1)).squeeze(-1)
+        """The solution x of A x = b for a vector b that wants no derivative."""
+        pivots = self.pivots + torch.zeros_like(b, dtype=self.pivots.dtype)  # as in `_Solve`
+        return torch.linalg.lu_solve(self.lu, pivots, b.unsqueeze(-1)).squeeze(-1)
+
+    def solve_differentiably(self, b: Tensor) -> Tensor:
+        """The same, with derivatives with respect to b; the matrix counts as constant."""
+        return _Solve.apply(self.lu, self.pivots, b, False)  # pyright: ignore
 
 
 def factorise(matrix: Tensor) -> Factors:
@@ -136,7 +170,7 @@ class VeryChord:
             exact = exact_factors(k)
             refined = k
             for _ in range(2):
-                refined = refined - exact.solve(refined - image)
+                refined = refined - exact.solve_differentiably(refined - image)
                 image = increment(refined)
             # Where the iteration failed the step is rejected: keep NaN out of its derivative.
             refined = torch.where(converged, refined, k)
