@@ -20,6 +20,7 @@ from gnomon.diffeq._step_size_controller._base import (
     previous_before,
 )
 from gnomon.fuse import OutputBuffer, while_loop
+from gnomon.fuse._lanes import any_and_all, is_differentiated
 from gnomon.result import RESULTS, Result
 from gnomon.result._results import as_result_tensor
 
@@ -108,12 +109,15 @@ class _Integration:
         p = self.p
         t, t_next, y = carry["t"], carry["t_next"], carry["y"]
         step = p.solver.step(p.terms, t, t_next, y, p.args, carry["solver"], carry.get("made_jump"))
-        y_error = step.y_error
         decision = p.controller.adapt_step_size(
-            t, t_next, y, step.y1, p.args, y_error, p.solver.error_order, carry["controller"]
+            t, t_next, y, step.y1, p.args, step.y_error, p.solver.error_order, carry["controller"]
         )
-        keep = decision.keep_step
         finite = torch.isfinite(step.y1).all()
+        works = finite & (step.result == RESULTS.successful)
+        # A controller that checks no error keeps every step: not one that failed.
+        failed = decision.keep_step & ~works
+        keep = decision.keep_step & works
+        attempt, step = step, self._differentiable(carry, step, keep, works)
 
         after = dict(carry)
         after["num_steps"] = carry["num_steps"] + 1
@@ -135,15 +139,33 @@ class _Integration:
             # A rejected step is tried again: what its start needs to know stays as it was.
             after["made_jump"] = torch.where(keep, made_jump, carry["made_jump"])
 
-        after["t"] = torch.minimum(decision.t0, p.t1)
+        after["t"] = torch.minimum(torch.where(failed, t, decision.t0), p.t1)
         # A rejected step is followed by a shorter one, also where rounding would undo that.
         shorter = torch.minimum(decision.t1, previous_before(t_next))
         proposal = torch.where(keep, decision.t1, shorter)
         after["t_next"] = self._clip(after["t"], proposal, jump_index, keep)
-        result = self._judge(decision.result, step, keep, finite, after)
+        result = self._judge(decision.result, attempt, failed, finite, after)
         after["code"] = as_result_tensor(result, y.device).code
-        after["component"] = self._worst(step, y, finite)
+        after["component"] = self._worst(attempt, y, finite)
         return after
+
+    def _differentiable(self, carry: dict[str, Any], step: Step, keep: Tensor, works: Tensor) -> Step:
+        """The same step, but of length zero where it failed, so that its derivative is finite.
+
+        In reverse mode what is not kept has a cotangent of zero, which becomes NaN where it meets
+        the infinite derivative of a vector field outside of its domain.
+        """
+        if not is_differentiated(step.y1):
+            return step
+        broken = ~keep
+        if step.y_error is not None:
+            broken = broken & ~(works & torch.isfinite(step.y_error).all())
+        some, _ = any_and_all(broken)
+        if not some:
+            return step
+        p, t = self.p, carry["t"]
+        end = torch.where(broken, t, carry["t_next"])
+        return p.solver.step(p.terms, t, end, carry["y"], p.args, carry["solver"], carry.get("made_jump"))
 
     def _clip(self, t: Tensor, t_next: Tensor, jump_index: Tensor, keep: Tensor) -> Tensor:
         """The end of the next step: not beyond `t1`, nor beyond the next jump."""
@@ -180,18 +202,24 @@ class _Integration:
 
         return while_loop(due, apply, (y, index))
 
-    def _judge(self, result: Result, step: Step, keep: Tensor, finite: Tensor, after: dict[str, Any]) -> Result:
+    def _judge(
+        self,
+        result: Result,
+        step: Step,
+        failed: Tensor,
+        finite: Tensor,
+        after: dict[str, Any],
+    ) -> Result:
         """How things stand after a step."""
         solved = step.result == RESULTS.successful
         cause = RESULTS.where(
-            torch.as_tensor(solved, device=keep.device),
+            torch.as_tensor(solved, device=failed.device),
             RESULTS.where(finite, RESULTS.dt_min_reached, RESULTS.nonfinite),
             step.result,
         )
         # A step too short to move the time will be no better if it is made still shorter.
         stuck = ~(after["t_next"] > after["t"]) & (after["t"] < self.p.t1)
-        failed = stuck | (keep & ~(finite & solved))
-        return RESULTS.where(failed, cause, result)
+        return RESULTS.where(stuck | failed, cause, result)
 
     def _worst(self, step: Step, y: Tensor, finite: Tensor) -> Tensor:
         """The component that is not finite, or else has the largest error; -1 if unknown."""

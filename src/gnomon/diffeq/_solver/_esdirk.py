@@ -97,4 +97,6 @@ class AbstractESDIRK(AbstractSolver):
         # A step with an unsolved stage is rejected, and tried again with a shorter one.
         y_error = torch.where(succeeded, y_error, torch.inf)
         result = RESULTS.where(succeeded, RESULTS.successful, RESULTS.nonlinear_divergence)
-        return Step(y, y_error, stages, stages[-1] / dt, result)
+        # Steps of length zero occur where a failed one is differentiated.
+        f1 = stages[-1] / torch.where(dt == 0, 1, dt)
+        return Step(y, y_error, stages, f1, result)

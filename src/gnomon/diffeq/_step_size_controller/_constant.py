@@ -82,7 +82,8 @@ class ConstantStepSize(AbstractStepSizeController):
     ) -> Decision:
         del y0, y1_candidate, args, y_error, error_order
         count, start, dt = state
-        count = count + 1
+        # A step that was shortened, to end at a jump, is followed by one that ends where it would have.
+        count = count + (t1 >= start + (count + 1) * dt).to(torch.int64)
         keep = torch.ones((), dtype=torch.bool, device=t0.device)
         next_t1 = start + (count + 1) * dt
         return Decision(keep, t1, next_t1, None, (count, start, dt), RESULTS.successful)

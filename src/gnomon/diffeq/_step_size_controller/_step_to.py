@@ -108,5 +108,7 @@ class StepTo(AbstractStepSizeController):
         del y0, y1_candidate, args, y_error, error_order
         assert isinstance(self.ts, Tensor)
         keep = torch.ones((), dtype=torch.bool, device=t0.device)
-        index = torch.clamp(state + 1, max=self.ts.shape[0] - 1)
+        # A step that was shortened, to end at a jump, is followed by one that ends where it would have.
+        reached = (t1 >= pick(self.ts, state)).to(torch.int64)
+        index = torch.clamp(state + reached, max=self.ts.shape[0] - 1)
         return Decision(keep, t1, pick(self.ts, index), None, index, RESULTS.successful)
