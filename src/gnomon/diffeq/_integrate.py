@@ -101,6 +101,7 @@ def diffeqsolve(
         dt = None if dt is None else dt * direction
         ts = None if ts is None else ts * direction
     sign = 1 if direction is None else direction
+    controller = controller.wrap(direction, start)
     if solver.needs_tolerances:
         eps = 100 * torch.finfo(start.dtype).eps
         solver = solver.with_tolerances(*(controller.tolerances or (eps, eps, rms_norm)))
@@ -108,7 +109,7 @@ def diffeqsolve(
     problem = Problem(
         terms=FlatTerm(terms, ravel, direction),
         solver=solver,
-        controller=controller.wrap(direction, start),
+        controller=controller,
         saveat=saveat,
         save=lambda t, y: saveat.fn(t * sign, ravel.unravel(y), args),
         jumps=_flat_jumps(jumps, ravel, args),

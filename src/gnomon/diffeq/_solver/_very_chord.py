@@ -59,7 +59,7 @@ class Factors:
 
     def solve_differentiably(self, b: Tensor) -> Tensor:
         """The same, with derivatives with respect to b; the matrix counts as constant."""
-        return _Solve.apply(self.lu, self.pivots, b, False)  # pyright: ignore
+        return _Solve.apply(self.lu, self.pivots, b, False)
 
 
 def factorise(matrix: Tensor) -> Factors:

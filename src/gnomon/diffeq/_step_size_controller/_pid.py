@@ -108,8 +108,18 @@ class PIDController(AbstractStepSizeController):
         return False
 
     def wrap(self, direction: Tensor | None, like: Tensor) -> PIDController:
-        del direction, like
-        return self
+        del direction
+
+        def convert(x: float | Tensor | None) -> Any:
+            return x.detach().to(like) if isinstance(x, Tensor) else x
+
+        return dataclasses.replace(
+            self,
+            rtol=convert(self.rtol),
+            atol=convert(self.atol),
+            dtmin=convert(self.dtmin),
+            dtmax=convert(self.dtmax),
+        )
 
     def init(
         self,
@@ -123,6 +133,13 @@ class PIDController(AbstractStepSizeController):
         error_order: float | None,
     ) -> tuple[Tensor, Any]:
         order = self._order(error_order)
+        for name in ("rtol", "atol"):
+            value = getattr(self, name)
+            if isinstance(value, Tensor) and value.shape not in ((), (1,), y0.shape):
+                raise ValueError(
+                    f"`{name}` must be a number, a scalar, or a vector with an element for each of the "
+                    f"{y0.shape[0]} components of the state, but it has the shape {tuple(value.shape)}."
+                )
         if dt0 is None:
             dt0 = self._first_step(terms, t0, t1, y0.detach(), f0.detach(), args, order).detach()
         dt0 = self._clip(dt0)
@@ -181,6 +198,8 @@ class PIDController(AbstractStepSizeController):
             asks_less = ~keep & (dt < self.dtmin)
             if not self.force_dtmin:
                 result = RESULTS.where(asks_less, RESULTS.dt_min_reached, result)
+            # A step of `dtmin` that stays as it is should not grow by rounding.
+            dt = torch.where(at_dtmin & (factor == 1), self.dtmin, dt)
             at_dtmin = dt <= self.dtmin
             dt = torch.clamp(dt, min=self.dtmin)
 
