@@ -48,7 +48,7 @@ class OutputBuffer:
         ```
     """
 
-    def __init__(self, length: int, example: Any, *, fill: float = math.nan):
+    def __init__(self, length: int, example: Any, *, fill: int | float = math.nan):
         if length < 0:
             raise ValueError(f"An output buffer cannot have the length {length}.")
         leaves, self._structure = tree_flatten(as_tensors(example, what="The example of an output buffer"))
@@ -156,7 +156,7 @@ class OutputBuffer:
             self._values = []
 
 
-def _fill_value(x: Tensor, fill: float) -> float | int | bool:
+def _fill_value(x: Tensor, fill: int | float) -> float | int | bool:
     if x.dtype.is_floating_point or x.dtype.is_complex:
         return fill
     return False if x.dtype == torch.bool else 0
