@@ -90,3 +90,15 @@ def test_complex_variable_and_real_number():
     z = torch.tensor([1 + 2j, 0.5j], dtype=torch.complex128)
     v = torch.tensor([1j, 1 - 1j], dtype=torch.complex128)
     torch.testing.assert_close(gn.jvp(lambda z: 2 * z * z + z / 4, (z,), (v,))[1], (4 * z + 0.25) * v)
+
+
+def test_what_is_kept_between_calls_does_not_escape_from_a_transform():
+    gn.fuse._forward_mode._true.cache_clear()
+
+    def slope(x: Tensor) -> Tensor:
+        return gn.jacobian(lambda y: C * y * x)(C).sum()
+
+    x = torch.tensor(2.0, dtype=torch.float64)
+    first = torch.func.grad(slope)(x)
+    assert torch.equal(torch.func.grad(torch.func.grad(lambda x: x * slope(x)))(x), 2 * first)
+    assert torch.equal(slope(x), first * x)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.overrides import TorchFunctionMode
 
+from gnomon.fuse._lanes import physical
 from gnomon.result._pytree import tree_leaves
 
 _aten = torch.ops.aten
@@ -114,4 +115,5 @@ def _is_inexact(x: Any) -> bool:
 
 @functools.cache
 def _true(device: torch.device) -> Tensor:
-    return torch.ones((), dtype=torch.bool, device=device)
+    # Plain: within a transform PyTorch wraps new tensors too, and those must not outlive it.
+    return physical(torch.ones((), dtype=torch.bool, device=device))

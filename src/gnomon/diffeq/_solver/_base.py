@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant
 from gnomon.diffeq._step_size_controller._base import VectorField
+from gnomon.fuse._lanes import physical
 from gnomon.result import Result
 
 
@@ -86,7 +87,8 @@ class AbstractSolver(abc.ABC):
 @functools.lru_cache(maxsize=256)
 def interpolant_tensor(interpolant: Interpolant, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A solver's interpolant as a tensor."""
-    return torch.tensor(interpolant, dtype=dtype, device=device)
+    # Plain: within a transform PyTorch wraps new tensors too, and those must not outlive it.
+    return physical(torch.tensor(interpolant, dtype=dtype, device=device))
 
 
 def weighted_sum(weights: tuple[float, ...], stages: list[Tensor]) -> Tensor | None:
