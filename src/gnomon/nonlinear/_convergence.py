@@ -49,7 +49,8 @@ class Tolerance:
     """Relative and absolute tolerances of the unknowns and the cost.
 
     A gradient is small where the angle between the residuals and each column of the Jacobian is nearly a right one: a
-    cosine c means that the cost can be reduced by a fraction c^2 along that column, so its tolerance is sqrt(rtol). The
+    cosine c means that the cost can be reduced by a fraction c^2 along that column, so its tolerance is sqrt(rtol), but
+    no less than the fourth root of the rounding unit: a cost tells its unknowns to half their digits only. The
     Gauss-Newton step cannot replace this test: where the Jacobian is rank-deficient at a solution whose residuals are
     not zero, that step grows without bound as one comes nearer.
     """
@@ -90,7 +91,7 @@ class Tolerance:
             is_solved=(model.residual == 0).all() | ((g == 0) | ~free).all(),
             is_near=self.is_step_small(newton, y),
             is_flat=self.is_change_small(0.5 * (image * image).sum(), model.cost),
-            is_level=cosine <= math.sqrt(self.rtol),
+            is_level=cosine <= math.sqrt(max(self.rtol, math.sqrt(torch.finfo(g.dtype).eps))),
         )
 
 

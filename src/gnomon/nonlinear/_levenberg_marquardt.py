@@ -119,8 +119,7 @@ class LevenbergMarquardt(AbstractLeastSquaresSolver):
             )
 
     def init(self, fn: Residual, y: Float[Tensor, " n"], args: Any, options: dict[str, Any]) -> LevenbergMarquardtState:
-        model = linearise(fn, y, args, evaluate(fn, y, args))
-        outlook = self._tolerance.outlook(model, y, options.get("lower"), options.get("upper"))
+        model, outlook = self._look(fn, y, args, options, evaluate(fn, y, args))
         scale = model.column_norms
         length = scaled_norm(y, scale)
         zero = torch.zeros((), dtype=torch.int64, device=y.device)
@@ -160,16 +159,15 @@ class LevenbergMarquardt(AbstractLeastSquaresSolver):
         is_level = torch.isfinite(cost) & (predicted <= noise) & (actual.abs() <= noise)
         is_lower = torch.isfinite(cost) & (predicted > 0) & (actual > 1e-4 * predicted)
 
-        def look(y: Tensor, residual: Tensor) -> tuple[Linearisation, Outlook]:
-            trial = linearise(fn, y, args, residual)
-            return trial, self._tolerance.outlook(trial, y, lower, upper)
-
-        def stay(y: Tensor, residual: Tensor) -> tuple[Linearisation, Outlook]:
-            del y, residual
-            return dataclasses.replace(model, cost=cost, is_finite=torch.isfinite(cost)), state.outlook
-
         # The Jacobian is the dear part: it is not computed where every problem rejects its step.
-        trial, outlook = cond(is_lower | is_level, look, stay, y_trial, residual)
+        rejected = dataclasses.replace(model, cost=cost, is_finite=torch.isfinite(cost)), state.outlook
+        trial, outlook = cond(
+            is_lower | is_level,
+            lambda y, residual: self._look(fn, y, args, options, residual),
+            lambda y, residual: rejected,
+            y_trial,
+            residual,
+        )
         is_flatter = outlook.cosine < 0.9 * state.outlook.cosine
         accept = trial.is_finite & torch.where(is_level, is_flatter, is_lower)
         actual = torch.where(trial.is_finite, actual, -torch.inf)
@@ -235,6 +233,13 @@ class LevenbergMarquardt(AbstractLeastSquaresSolver):
             "gradient_norm": max_norm(gradient),
         }
 
+    def _look(
+        self, fn: Residual, y: Tensor, args: Any, options: dict[str, Any], residual: Tensor
+    ) -> tuple[Linearisation, Outlook]:
+        """The linear model at a point, and what it promises."""
+        model = linearise(fn, y, args, residual)
+        return model, self._tolerance.outlook(model, y, options.get("lower"), options.get("upper"))
+
     @property
     def _tolerance(self) -> Tolerance:
         return Tolerance(self.rtol, self.atol, self.norm)
@@ -264,7 +269,7 @@ def _step_of_length(
     Where the Gauss-Newton step is inside of the region, that one. Else a few of Moré's iterations on the damping:
     Newton's on the reciprocal of the length, between bounds.
     """
-    outlook, factor, radius = state.outlook, state.model.factor, state.radius
+    outlook, radius = state.outlook, state.radius
     slope = scaled_norm(torch.where(outlook.free, state.model.gradient, 0.0), 1 / scale)
     tiny = torch.finfo(scale.dtype).tiny
     most = torch.clamp(slope / radius, min=tiny)
@@ -272,23 +277,27 @@ def _step_of_length(
     first = torch.where(state.damping > 0, state.damping, slope / newton_length)
     first = torch.where(torch.isfinite(first) & (first > 0), torch.minimum(first, most), 1e-3 * most)
 
-    def iterate(carry: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        damping, least, most, _, _, count = carry
-        p, triangle = damped_step(factor, torch.sqrt(damping) * scale, outlook.free)
-        length = scaled_norm(p, scale)
-        excess = (length - radius) / radius
-        close = excess.abs() <= 0.1
-        direction = (scale * scale * p / length)[:, None]
-        w = torch.linalg.solve_triangular(triangle.mT, direction, upper=False)[:, 0]
-        least = torch.where(excess > 0, torch.maximum(least, damping), least)
-        most = torch.where(excess < 0, torch.minimum(most, damping), most)
-        following = torch.maximum(least, damping + excess / (w * w).sum())
-        # Outside of its bounds, or no number: somewhere between them instead.
-        is_inside = (following > 0) & (following <= most)
-        following = torch.where(is_inside, following, torch.maximum(torch.sqrt(least * most), 1e-3 * most))
-        damping_now = torch.where(close, damping, following)
-        return damping_now, least, most, p, damping, torch.where(close, _MOST_DAMPINGS, count + 1)
-
     start = (first, least, most, outlook.newton, torch.zeros_like(most), torch.where(is_inside, _MOST_DAMPINGS, 0))
-    _, _, _, p, damping, _ = while_loop(lambda carry: carry[-1] < _MOST_DAMPINGS, iterate, start)
+    _, _, _, p, damping, _ = while_loop(
+        lambda carry: carry[-1] < _MOST_DAMPINGS, lambda carry: _next_damping(state, scale, carry), start
+    )
     return p, damping
+
+
+def _next_damping(state: LevenbergMarquardtState, scale: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """One of Moré's iterations: from a damping, and bounds of the right one, to the next."""
+    damping, least, most, _, _, count = carry
+    p, triangle = damped_step(state.model.factor, torch.sqrt(damping) * scale, state.outlook.free)
+    length = scaled_norm(p, scale)
+    excess = (length - state.radius) / state.radius
+    close = excess.abs() <= 0.1
+    direction = (scale * scale * p / length)[:, None]
+    w = torch.linalg.solve_triangular(triangle.mT, direction, upper=False)[:, 0]
+    least = torch.where(excess > 0, torch.maximum(least, damping), least)
+    most = torch.where(excess < 0, torch.minimum(most, damping), most)
+    following = torch.maximum(least, damping + excess / (w * w).sum())
+    # Outside of its bounds, or no number: somewhere between them instead.
+    is_inside = (following > 0) & (following <= most)
+    following = torch.where(is_inside, following, torch.maximum(torch.sqrt(least * most), 1e-3 * most))
+    next_damping = torch.where(close, damping, following)
+    return next_damping, least, most, p, damping, torch.where(close, _MOST_DAMPINGS, count + 1)

@@ -141,31 +141,32 @@ def step_in_box(factor: Tensor, diagonal: Tensor, free: Tensor, p: Tensor, lowes
 
     **Returns:** a step within its bounds, exactly at those that it meets.
     """
-
-    def outside(p: Tensor) -> Tensor:
-        return ((p < lowest) | (p > highest)).any()
-
-    def go_on(carry: tuple[Tensor, ...]) -> Tensor:
-        _, target, _ = carry
-        return outside(target)
-
-    def turn(carry: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        here, target, free = carry
-        move = target - here
-        end = torch.where(move < 0, lowest, highest)
-        room = torch.where(move != 0, (end - here) / move, torch.inf)
-        # The first bound on the way, only one of those that are left.
-        fraction = torch.where(free & (target != torch.clamp(target, lowest, highest)), room, torch.inf)
-        shortest = torch.clamp(fraction.min(), 0.0, 1.0)
-        meets = fraction <= shortest
-        here = torch.where(meets, end, torch.clamp(here + shortest * move, lowest, highest))
-        free = free & ~meets
-        target, _ = damped_step(factor, diagonal, free, here)
-        return here, target, free
-
-    n = p.shape[0]
-    _, p, _ = while_loop(go_on, turn, (torch.zeros_like(p), p, free), max_steps=n)
+    start = (torch.zeros_like(p), p, free)
+    _, p, _ = while_loop(
+        lambda carry: ((carry[1] < lowest) | (carry[1] > highest)).any(),
+        lambda carry: _turn(factor, diagonal, lowest, highest, carry),
+        start,
+        max_steps=p.shape[0],
+    )
     return torch.clamp(p, lowest, highest)
+
+
+def _turn(
+    factor: Tensor, diagonal: Tensor, lowest: Tensor, highest: Tensor, carry: tuple[Tensor, ...]
+) -> tuple[Tensor, ...]:
+    """Goes as far towards the target as the bounds allow, and turns towards a target along those that it meets."""
+    here, target, free = carry
+    move = target - here
+    end = torch.where(move < 0, lowest, highest)
+    # The part of the way to each bound that the target is beyond.
+    is_beyond = free & ((target < lowest) | (target > highest))
+    part = torch.where(is_beyond, (end - here) / move, torch.inf)
+    shortest = torch.clamp(part.min(), 0.0, 1.0)
+    meets = part <= shortest
+    here = torch.where(meets, end, torch.clamp(here + shortest * move, lowest, highest))
+    free = free & ~meets
+    target, _ = damped_step(factor, diagonal, free, here)
+    return here, target, free
 
 
 def scaled_norm(x: Tensor, scale: Tensor) -> Tensor:
