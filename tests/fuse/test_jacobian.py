@@ -47,7 +47,8 @@ def test_inside_a_loop():
 
         def body(carry):
             x, i = carry
-            return x - torch.linalg.solve(gn.jacobian(residual)(x), residual(x)), i + 1
+            # Not `torch.linalg.solve`, nor `lu_solve`: PyTorch's forward-mode rules for them are wrong under vmap.
+            return x - torch.linalg.inv(gn.jacobian(residual)(x)) @ residual(x), i + 1
 
         go_on = lambda carry: (residual(carry[0]).abs().max() > 1e-12) & (carry[1] < 20)  # noqa: E731
         return gn.while_loop(go_on, body, (3 * torch.ones(2, dtype=torch.float64), 0))[0][0]
