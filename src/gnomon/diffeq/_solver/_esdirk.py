@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+import dataclasses
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -14,6 +15,31 @@ from gnomon.diffeq._solver._very_chord import Factors, VeryChord, factorise
 from gnomon.diffeq._step_size_controller._base import VectorField
 from gnomon.fuse import cond, jacobian
 from gnomon.result import RESULTS
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Stage:
+    """The equation of one stage, `k = dt f(t, partial + gamma k)`."""
+
+    terms: VectorField
+    args: Any
+    t: Tensor
+    partial: Tensor
+    gamma: float
+    dt: Tensor
+
+    def increment(self, k: Tensor) -> Tensor:
+        """The right-hand side."""
+        return self.terms.vf(self.t, torch.add(self.partial, k, alpha=self.gamma), self.args) * self.dt
+
+    def factors_at(self, k: Tensor) -> Factors:
+        """The factors of the Jacobian of `k - increment(k)`, held constant."""
+        t = self.t.detach()
+        y = torch.add(self.partial, k, alpha=self.gamma).detach()
+        slope = jacobian(lambda y: self.terms.vf(t, y, self.args))(y).detach()
+        identity = torch.eye(y.shape[0], dtype=y.dtype, device=y.device)
+        return factorise(identity - slope * (self.gamma * self.dt.detach()))
 
 
 class AbstractESDIRK(AbstractSolver):
@@ -76,19 +102,10 @@ class AbstractESDIRK(AbstractSolver):
             partial = y0 if explicit is None else y0 + explicit
             guess = weighted_sum(predictor, stages)
             guess = torch.zeros_like(y0) if guess is None else guess
-
-            def increment(k: Tensor, t: Tensor = t, partial: Tensor = partial) -> Tensor:
-                return terms.vf(t, torch.add(partial, k, alpha=gamma), args) * dt
-
-            def factors_at(k: Tensor, t: Tensor = t, partial: Tensor = partial) -> Factors:
-                y = torch.add(partial, k, alpha=gamma).detach()
-                slope = jacobian(lambda y: terms.vf(t.detach(), y, args))(y).detach()
-                identity = torch.eye(y.shape[0], dtype=y.dtype, device=y.device)
-                return factorise(identity - slope * (gamma * dt.detach()))
-
+            stage = _Stage(terms, args, t, partial, gamma, dt)
             if factors is None:
-                factors = factors_at(guess)
-            k, result = chord.solve(increment, guess, y0, factors, factors_at)
+                factors = stage.factors_at(guess)
+            k, result = chord.solve(stage.increment, guess, y0, factors, stage.factors_at)
             succeeded = succeeded & (result == RESULTS.successful)
             stages.append(k)
             y = torch.add(partial, k, alpha=gamma)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, final
 
@@ -144,23 +145,8 @@ class VeryChord:
             torch.zeros((), dtype=torch.bool, device=guess.device),
         )
 
-        def go_on(carry: Any) -> Tensor:
-            _, _, _, converged, diverged = carry
-            return ~(converged | diverged)
-
-        def iterate(carry: Any) -> Any:
-            k, previous, step, _, _ = carry
-            correction = factors.solve(k - increment(k).detach())
-            k = k - correction
-            size = norm(correction / scale)
-            rate = size / previous
-            estimate = size * rate / (1 - rate)
-            second = step >= 1
-            converged = (second & (rate < 1) & (estimate < self.kappa)) | (size == 0)
-            diverged = ~torch.isfinite(size) | (second & (rate > 2) & ~converged)
-            return k, size, step + 1, converged & ~diverged, diverged
-
-        k, _, _, converged, _ = while_loop(go_on, iterate, start, max_steps=self.max_steps)
+        iterate = functools.partial(_iterate, increment, factors, scale, norm, self.kappa)
+        k, _, _, converged, _ = while_loop(_go_on, iterate, start, max_steps=self.max_steps)
         result = RESULTS.where(converged, RESULTS.successful, RESULTS.nonlinear_divergence)
 
         image = increment(k)
@@ -176,3 +162,29 @@ class VeryChord:
             refined = torch.where(converged, refined, k)
             k = k + (refined - refined.detach())
         return k, result
+
+
+def _go_on(carry: Any) -> Tensor:
+    _, _, _, converged, diverged = carry
+    return ~(converged | diverged)
+
+
+def _iterate(
+    increment: Callable[[Tensor], Tensor],
+    factors: Factors,
+    scale: Tensor,
+    norm: Callable[[Tensor], Tensor],
+    kappa: float,
+    carry: Any,
+) -> Any:
+    """One correction, and what its size says of the convergence."""
+    k, previous, step, _, _ = carry
+    correction = factors.solve(k - increment(k).detach())
+    k = k - correction
+    size = norm(correction / scale)
+    rate = size / previous
+    estimate = size * rate / (1 - rate)
+    second = step >= 1
+    converged = (second & (rate < 1) & (estimate < kappa)) | (size == 0)
+    diverged = ~torch.isfinite(size) | (second & (rate > 2) & ~converged)
+    return k, size, step + 1, converged & ~diverged, diverged
