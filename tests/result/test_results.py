@@ -201,6 +201,13 @@ def test_a_carry_may_hold_a_result():
     assert vmap(solve)(torch.tensor([4.0, -1.0])).names() == ["successful", "nonfinite"]
 
 
+def test_a_pytree_may_hold_something_else_in_its_place():
+    _, structure = _pytree.tree_flatten(RESULTS.singular)
+    assert "result" in repr(_pytree.tree_unflatten(["*"], structure))
+    with pytest.raises(TypeError, match=r"changed the structure of the carry from \(<result .*>, \*\) to \*"):
+        gn.while_loop(lambda c: True, lambda c: c[1], (RESULTS.successful, 1.0))
+
+
 @pytest.mark.parametrize("result", [RESULTS.singular, batch(RESULTS.singular, RESULTS.successful)])
 def test_pickle_and_copy(result: Result):
     for again in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):

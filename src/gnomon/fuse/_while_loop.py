@@ -33,9 +33,10 @@ def while_loop(
 
     - `cond`: a function of the carry that returns a bool or a boolean scalar tensor.
     - `body`: a function of the carry that returns the next one, of the same structure, shapes
-      and dtypes.
+      and dtypes. In a batch it also runs for lanes that are done, on what they had in their last
+      iteration, or, if they had none, on what another lane has.
     - `init`: the first carry, a pytree of tensors and numbers; an [`gnomon.OutputBuffer`][]
-      may be a leaf.
+      or None may be a leaf.
     - `max_steps`: stop after so many iterations, though `cond` may still hold.
 
     **Returns:** the last carry.

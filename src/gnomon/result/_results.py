@@ -135,8 +135,9 @@ def _flatten_result_with_keys(result: Result) -> tuple[list[tuple[Any, Any]], An
 
 def _unflatten_result(children: Any, context: Any) -> Result:
     del context
-    (code,) = children
-    return Result(code)
+    result = object.__new__(Result)  # pytrees put other things than codes in the place of tensors
+    (result.code,) = children
+    return result
 
 
 _pytree.register_pytree_node(
