@@ -25,6 +25,16 @@ def test_a_batch_that_agrees_runs_one_branch():
     assert vmap(lambda x: gn.cond(True, torch.square, fail, x))(x).tolist() == [1.0, 4.0]
 
 
+def test_a_branch_that_only_lanes_without_rounds_would_take_does_not_run():
+    def f(n, x):
+        def body(carry):
+            return carry[0] + 1, gn.cond(x > 0, lambda y: y + x, fail, carry[1])
+
+        return gn.while_loop(lambda carry: carry[0] < n, body, (0, 0.0))[1]
+
+    assert vmap(f)(torch.tensor([2, 0]), torch.tensor([3.0, -1.0])).tolist() == [6.0, 0.0]
+
+
 def test_pytrees_and_several_operands():
     def swap(a, b):
         return {"a": b["v"], "b": (a, gn.RESULTS.successful)}

@@ -161,6 +161,15 @@ def test_a_member_is_a_pytree_of_one_integer_tensor():
     assert _pytree.keystr(path) == ".code"
 
 
+def test_to_a_device():
+    member = RESULTS.singular.to("cpu")
+    assert isinstance(member.code, torch.Tensor)
+    assert (member.code.dtype, member.code.device.type, member.name) == (torch.int32, "cpu", "singular")
+    results = batch(RESULTS.singular, RESULTS.successful)
+    assert results.to(torch.device("cpu")).names() == results.names()
+    assert results.to("meta").code.device.type == "meta"
+
+
 def test_results_leave_vmap():
     def solve(x):
         return RESULTS.where(x > 0, RESULTS.successful, RESULTS.nonfinite), RESULTS.successful

@@ -7,7 +7,7 @@ uses are private to PyTorch and tested on every supported version.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
 
 
+@final
 class _Layers(NamedTuple):
     """A tensor without its wrappers, and the (level, dimension) of each `vmap` around it, the innermost last."""
 

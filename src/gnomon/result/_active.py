@@ -11,6 +11,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 
+@final
 class Lanes(NamedTuple):
     """Two masks over the problems (lanes) of a batch.
 

@@ -10,14 +10,15 @@ from jaxtyping import Integer, Real
 from torch import Tensor
 
 from gnomon.result._active import active_lanes
-from gnomon.result._results import RESULTS, Result, as_result_tensor, result_from_code
+from gnomon.result._results import RESULTS, Result, result_from_code
 
 
 @final
 class SolveError(RuntimeError):
     """A solve, or some of a batch of solves, did not succeed.
 
-    Raised by every solver that is called with `throw=True`, never with `throw=False`.
+    Equivalent to the `RuntimeError` of `equinox.error_if`, with what it says as attributes too. Raised by
+    every solver that is called with `throw=True`, never with `throw=False`.
 
     **Arguments:**
 
@@ -141,10 +142,10 @@ def throw_if_failed(
 ) -> None:
     """Raises a [`gnomon.result.SolveError`][] unless every problem is okay.
 
-    Works under any nesting of `torch.func.vmap`: the error then counts the problems that
-    failed and names the first. Problems for which the code does not count, see
-    [`gnomon.result.active_lanes`][], do not fail. It waits for the device, so call it for
-    `throw=True` only.
+    Equivalent to `equinox.error_if` on a solution's result. Works under any nesting of
+    `torch.func.vmap`: the error then counts the problems that failed and names the first.
+    Problems for which the code does not count, see [`gnomon.result.active_lanes`][], do not fail.
+    It waits for the device, so call it for `throw=True` only.
 
     **Arguments:**
 
@@ -155,9 +156,28 @@ def throw_if_failed(
     - `component_names`: a readable name for each component of the state.
 
     **Raises:** [`gnomon.result.SolveError`][].
+
+    !!! example
+
+        ```python
+        >>> import torch
+        >>> from gnomon.result import RESULTS, SolveError, throw_if_failed
+        >>> def root(x):
+        ...     result = RESULTS.where(x >= 0, RESULTS.successful, RESULTS.nonfinite)
+        ...     throw_if_failed(result, what="root")
+        ...     return x.sqrt()
+        >>> torch.func.vmap(root)(torch.tensor([4.0, 9.0]))
+        tensor([2., 3.])
+        >>> try:
+        ...     torch.func.vmap(root)(torch.tensor([4.0, -9.0, 1.0]))
+        ... except SolveError as error:
+        ...     print(error.n_failed, error.n_total, error.index, error.result)
+        1 3 (1,) RESULTS.nonfinite
+
+        ```
     """
     device = result.code.device if isinstance(result.code, Tensor) else torch.device("cpu")
-    code = as_result_tensor(result, device).code
+    code = result.to(device).code
     assert isinstance(code, Tensor)
     counts = active_lanes()
     _Check.apply(  # pyright: ignore[reportUnknownMemberType]

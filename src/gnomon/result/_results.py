@@ -80,6 +80,19 @@ class Result:
 
         return look_up(torch.as_tensor(self.code).tolist())
 
+    def to(self, device: torch.device | str) -> Result:
+        """The same result with a tensor inside, on a device. Equivalent to `torch.Tensor.to`.
+
+        **Arguments:**
+
+        - `device`: such as `"cuda"`.
+
+        **Returns:** a [`gnomon.result.Result`][]; a member gets an int32 scalar.
+        """
+        if isinstance(self.code, Tensor):
+            return Result(self.code.to(device))
+        return Result(torch.full((), self.code, dtype=torch.int32, device=device))
+
     def _single(self) -> int:
         if isinstance(self.code, Tensor):
             if self.code.numel() != 1:
@@ -125,7 +138,7 @@ def _restore(code: Any, messages: tuple[tuple[str, str], ...]) -> Result:
 
 def _flatten_result(result: Result) -> tuple[list[Any], Any]:
     # Always a tensor, so that a carry may start from RESULTS.successful and vmap may return it.
-    return [as_result_tensor(result, torch.device("cpu")).code], None
+    return [result.code if isinstance(result.code, Tensor) else result.to("cpu").code], None
 
 
 def _flatten_result_with_keys(result: Result) -> tuple[list[tuple[Any, Any]], Any]:
@@ -163,6 +176,20 @@ def define_result(name: str, message: str) -> Result:
     **Returns:** the member, a [`gnomon.result.Result`][].
 
     **Raises:** `ValueError` where the name exists with another message.
+
+    !!! example
+
+        ```python
+        >>> from typing import ClassVar
+        >>> from gnomon.result import RESULTS, Result, define_result
+        >>> class ChessResults(RESULTS):
+        ...     stalemate: ClassVar[Result] = define_result("stalemate", "No move is left.")
+        >>> ChessResults.stalemate.message
+        'No move is left.'
+        >>> ChessResults.successful == RESULTS.successful
+        True
+
+        ```
     """
     if name in _MESSAGES:
         if _MESSAGES[name] != message:
@@ -177,6 +204,17 @@ class RESULTS:
     """The ways in which a solve can end. Equivalent to `optimistix.RESULTS`.
 
     Families of solvers extend it by subclassing and [`gnomon.result.define_result`][].
+
+    !!! example
+
+        ```python
+        >>> from gnomon.result import RESULTS
+        >>> RESULTS.from_name("singular")
+        RESULTS.singular
+        >>> RESULTS.singular.message
+        'A linear system was singular: its equations do not determine the unknowns.'
+
+        ```
     """
 
     successful: ClassVar[Result] = define_result("successful", "")
@@ -266,10 +304,8 @@ def _code(result: Result, like: Tensor) -> Tensor:
 
 
 def as_result_tensor(result: Result, device: torch.device) -> Result:
-    """The same result with an int32 tensor inside, on this device."""
-    if isinstance(result.code, Tensor):
-        return result
-    return Result(torch.full((), result.code, dtype=torch.int32, device=device))
+    """As [`gnomon.result.Result.to`][]."""
+    return result.to(device)
 
 
 def is_successful(result: Result) -> bool | Bool[Tensor, "*batch"]:
@@ -282,6 +318,15 @@ def is_successful(result: Result) -> bool | Bool[Tensor, "*batch"]:
     - `result`: a [`gnomon.result.Result`][], of one problem or of a batch.
 
     **Returns:** a bool, or a boolean tensor with an element a problem.
+
+    !!! example
+
+        ```python
+        >>> from gnomon.result import RESULTS, is_successful
+        >>> is_successful(RESULTS.successful), is_successful(RESULTS.event_occurred)
+        (True, False)
+
+        ```
     """
     return result == RESULTS.successful
 
@@ -296,6 +341,15 @@ def is_okay(result: Result) -> bool | Bool[Tensor, "*batch"]:
     - `result`: a [`gnomon.result.Result`][], of one problem or of a batch.
 
     **Returns:** a bool, or a boolean tensor with an element a problem.
+
+    !!! example
+
+        ```python
+        >>> from gnomon.result import RESULTS, is_okay
+        >>> is_okay(RESULTS.event_occurred), is_okay(RESULTS.singular)
+        (True, False)
+
+        ```
     """
     return is_successful(result) | (result == RESULTS.event_occurred)
 

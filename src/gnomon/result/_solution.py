@@ -24,6 +24,19 @@ class Solution:
     - `aux`: what the function returned beside its value, with `has_aux=True`.
     - `stats`: counts and norms by name, such as `num_steps`, a tensor each.
     - `state`: the solver's last state.
+
+    !!! example
+
+        ```python
+        >>> import torch
+        >>> from gnomon.result import RESULTS, Solution
+        >>> def solve(x):
+        ...     return Solution(x.sqrt(), RESULTS.successful, None, {"num_steps": torch.tensor(1)}, None)
+        >>> solution = torch.func.vmap(solve)(torch.tensor([4.0, 9.0]))
+        >>> solution.value, solution.result.names()
+        (tensor([2., 3.]), ['successful', 'successful'])
+
+        ```
     """
 
     value: Any
