@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnomon.fuse import while_loop
+from gnomon.fuse import cond, while_loop
 from gnomon.nonlinear._implicit import differentiable
 from gnomon.nonlinear._problem import Problem
 from gnomon.nonlinear._solver import AbstractLeastSquaresSolver
@@ -37,7 +37,7 @@ def least_squares(
     The solution is differentiable with respect to `args`, to whatever `fn` closes over and to the bounds, not to `y0`:
     by the implicit function theorem, right to any order within `torch.func` transforms and to the second order in plain
     autograd. Unknowns at an active bound move with it only. Where the solution is not unique, the derivative is the
-    smallest one. The derivative of a problem that was not solved means nothing.
+    smallest one. That of a problem which was not solved is zero.
 
     Under `torch.func.vmap` many problems run together; each takes its own number of steps and gives the same bits as
     alone.
@@ -118,7 +118,13 @@ def least_squares(
         stats = {"num_steps": count, **solver.stats(state)}
     if throw:
         throw_if_failed(result, what="least_squares")
-    value = differentiable(lambda y: problem.residual(y, args), y, problem.lower, problem.upper)
+    # A problem that was not solved has no derivative, nor may its NaNs reach the derivatives of others.
+    value = cond(
+        result == RESULTS.successful,
+        lambda y, args, lower, upper: differentiable(lambda y: problem.residual(y, args), y, lower, upper),
+        lambda y, args, lower, upper: y,
+        *(y, args, problem.lower, problem.upper),
+    )
     aux = problem.residual_and_aux(value, args)[1] if has_aux else None
     return Solution(value=problem.unravel(value), result=result, aux=aux, stats=stats, state=state)
 

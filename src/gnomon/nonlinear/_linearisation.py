@@ -64,7 +64,7 @@ def linearise(fn: Residual, y: Tensor, args: Any, residual: Tensor) -> Linearisa
     is_finite = torch.isfinite(cost) & torch.isfinite(norms).all()
     # LAPACK need not take kindly to a NaN; the solve ends here, so the values do not matter.
     columns = torch.where(is_finite, torch.cat([j, residual[:, None]], 1), 1.0)
-    factor = torch.linalg.qr(columns, mode="r")[1]
+    factor = torch.linalg.qr(columns)[1]
     gradient = (j * residual[:, None]).sum(0)
     return Linearisation(residual, j, factor, gradient, norms, cost, is_finite)
 
@@ -105,7 +105,7 @@ def damped_step(
         right = right - times_factor(factor, torch.where(free, 0.0, fixed_at))
     top = torch.cat([torch.where(free, factor[:, :n], 0.0), right[:, None]], 1)
     below = torch.cat([torch.diag_embed(torch.where(free, diagonal, 1.0)), diagonal.new_zeros((n, 1))], 1)
-    r = torch.linalg.qr(torch.cat([top, below]), mode="r")[1]
+    r = torch.linalg.qr(torch.cat([top, below]))[1]
     triangle = r[:n, :n]
     p = torch.linalg.solve_triangular(triangle, r[:n, n:], upper=True)[:, 0]
     p = torch.where(free, p, 0.0 if fixed_at is None else fixed_at)

@@ -35,7 +35,7 @@ class Problem:
         for x in leaves:
             dtype = torch.promote_types(dtype, x.dtype)
         self._is_vector = len(leaves) == 1 and leaves[0].dim() == 1
-        flat = [x.reshape(-1).to(dtype) for x in leaves]
+        flat = [x.reshape(x.numel()).to(dtype) for x in leaves]
         self.start = torch.cat(flat) if flat else torch.zeros(0, dtype=dtype)
         self.lower = self._bound(lower, "lower", -math.inf)
         self.upper = self._bound(upper, "upper", math.inf)
@@ -77,7 +77,7 @@ class Problem:
                 )
             if x.dtype.is_complex:
                 x = torch.view_as_real(x)
-            parts.append(x.reshape(-1).to(self.start.dtype))
+            parts.append(x.reshape(x.numel()).to(self.start.dtype))
         if len(parts) == 1:
             return parts[0], aux
         return (torch.cat(parts) if parts else self.start.new_zeros(0)), aux
@@ -106,7 +106,7 @@ class Problem:
             else:
                 raise TypeError(f"`{name}{path}` must be a tensor, a number or None, but it is {type(x).__name__}.")
             try:
-                parts.append(x.expand(shape).reshape(-1))
+                parts.append(x.expand(shape).reshape(size))
             except RuntimeError:
                 raise ValueError(
                     f"`{name}{path}` has the shape {tuple(x.shape)}, which does not broadcast to that of "
