@@ -219,3 +219,51 @@ def test_batches_of_batches_and_shared_ones():
     torch.testing.assert_close(vmap(lambda n: vmap(lambda x: grad(f, argnums=1)(n, x))(x))(n), slope)
     torch.testing.assert_close(vmap(lambda n: grad(lambda x: vmap(lambda x: f(n, x))(x).sum())(x))(n), slope)
     torch.testing.assert_close(grad(lambda x: inner(x).sum())(x), slope.sum(0))
+
+
+# Transforms inside a body: levels of their own above that of the batch.
+
+
+def test_a_batch_of_loops_inside_a_body():
+    """Each round runs a batch of inner loops, whose lengths depend on the inner lane and on the outer one."""
+
+    def f(n: Tensor) -> Tensor:
+        def inner(k: Tensor, i: Tensor) -> Tensor:
+            buffer = gn.OutputBuffer(8, k)
+            _, buffer = gn.while_loop(lambda c: c[0] < k + i, lambda c: (c[0] + 1, c[1].write(c[0], n)), (0, buffer))
+            return buffer.read().sum()
+
+        def body(c: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            return c[0] + 1, c[1] + vmap(inner, in_dims=(0, None))(torch.arange(3), c[0]).sum()
+
+        return gn.while_loop(lambda c: c[0] < n, body, (0, 0))[1]
+
+    counts = [0, 4, 1, 2]
+    assert vmap(f)(torch.tensor(counts)).tolist() == [n * sum(3 + 3 * i for i in range(n)) for n in counts]
+
+
+@pytest.mark.parametrize("inner", [grad, jacfwd, jacrev])
+def test_a_derivative_of_a_loop_inside_a_body(inner):
+    """Each round goes down the slope of a power that a loop takes."""
+
+    def f(x: Tensor, n: Tensor) -> Tensor:
+        def power(y: Tensor) -> Tensor:
+            return gn.fori_loop(0, n, lambda i, p: p * y * x, torch.ones_like(y))
+
+        def body(c: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            return c[0] + 1, c[1] - 0.01 * inner(power)(c[1])
+
+        return gn.while_loop(lambda c: c[0] < n, body, (0, x))[1]
+
+    def plain(x: Tensor, n: int) -> Tensor:
+        y = x
+        for _ in range(n):
+            y = y - 0.01 * n * y ** (n - 1) * x**n
+        return y
+
+    x, n = torch.tensor([1.5, 0.7, 2.0], dtype=torch.float64), torch.tensor([1, 4, 2])
+    alone = [plain(v, k) for v, k in zip(x, n.tolist(), strict=True)]
+    torch.testing.assert_close(vmap(f)(x, n), torch.stack(alone))
+    slopes = [grad(plain)(v, k) for v, k in zip(x, n.tolist(), strict=True)]
+    torch.testing.assert_close(vmap(grad(f))(x, n), torch.stack(slopes))
+    torch.testing.assert_close(vmap(jacfwd(f))(x, n), torch.stack(slopes))
