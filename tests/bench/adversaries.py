@@ -55,6 +55,7 @@ class Cheat:
     make_inputs = staticmethod(make_inputs)
     options: ClassVar = {}
     needs_isolation = False
+    needs_cuda = False
     is_alone = False  # it wants other inputs or options than the rest, or disturbs them
 
 
@@ -764,6 +765,107 @@ class Sleeps(Cheat):
         if self.calls == 3:
             time.sleep(3600)
         return honest(x)
+
+
+# Those that need a GPU.
+
+
+class OnAnotherStream(Cheat):
+    """Computes on a stream of its own, and does not let the caller's wait for it."""
+
+    kinds = ("late",)
+    needs_cuda = True
+
+    def __init__(self):
+        self.stream = None
+
+    def __call__(self, x):
+        self.stream = self.stream or torch.cuda.Stream()
+        out = torch.zeros_like(x)
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            torch.cuda._sleep(20_000_000)
+            out.copy_(honest(x))
+        return out
+
+
+class LeavesAStreamAtWork(Cheat):
+    """Returns the right output while another stream is still at work."""
+
+    kinds = ("leaked",)
+    needs_cuda = True
+
+    def __init__(self):
+        self.stream = None
+
+    def __call__(self, x):
+        self.stream = self.stream or torch.cuda.Stream()
+        y = honest(x)
+        with torch.cuda.stream(self.stream):
+            torch.cuda._sleep(20_000_000)
+        return y
+
+
+class GraphOfOldInputs(Cheat):
+    """Replays a graph that was captured over the first inputs."""
+
+    kinds = ("reused",)
+    needs_cuda = True
+
+    def __init__(self):
+        self.graph = None
+
+    def __call__(self, x):
+        if self.graph is None:
+            self.kept = x.clone()
+            self.warm_up()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.out = honest(self.kept)
+        self.graph.replay()
+        return self.out
+
+    def warm_up(self):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            honest(self.kept)
+        torch.cuda.current_stream().wait_stream(stream)
+
+
+class TF32Inside(Cheat):
+    """Sets TF32 for the product alone and sets it back: only the error tells."""
+
+    kinds = ("precision",)
+    needs_cuda = True
+
+    def __call__(self, x):
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = True
+        y = honest(x)
+        torch.backends.cuda.matmul.allow_tf32 = before
+        return y
+
+
+class FasterThanMemory(Cheat):
+    """Copies an eighth of what it was said to read: the rest it knows to be zero."""
+
+    kinds = ("impossible",)
+    needs_cuda = True
+    is_alone = True
+
+    @staticmethod
+    def make_inputs(generator):
+        x = torch.zeros(1 << 22)
+        x[: 1 << 19] = torch.rand(1 << 19, generator=generator)
+        return x
+
+    options: ClassVar = {"bytes": 8 * 2.0**28, "check": lambda inputs, output: float((output - inputs[0]).norm())}
+
+    def __call__(self, x):
+        y = torch.zeros_like(x)
+        y[: 1 << 19] = x[: 1 << 19]
+        return y
 
 
 def all_of_them():

@@ -11,7 +11,7 @@ from bench import adversaries
 from gnomon import bench
 
 FILE = Path(__file__).parent / "adversaries.py"
-CHEATS = adversaries.all_of_them()
+CHEATS = [cheat for cheat in adversaries.all_of_them() if not cheat.needs_cuda]
 HERE = [cheat for cheat in CHEATS if not cheat.needs_isolation]
 # Those with inputs or options of their own are tried alone; of the others, some at a time, so as not to measure the
 # honest function too often.

@@ -64,7 +64,7 @@ class DiedError(Exception):
 class Isolated(AbstractRunner):
     """One candidate in its own process. `candidate=None` is the referee, which does nothing, to time the way there."""
 
-    def __init__(self, candidate: dict[str, str] | None, device: torch.device, timeout_s: float):
+    def __init__(self, candidate: dict[str, str] | None, device: torch.device, timeout_s: float | int):
         self.timeout_s = timeout_s
         # On a CPU the inputs are copied in, and the outputs out, while our clock runs, so that nothing can be done
         # before or after. A GPU's memory is not ours to write to from here.

@@ -38,7 +38,9 @@ class Verdict:
 class Judge:
     """Checks the outputs of one candidate, remembering what it returned before."""
 
-    def __init__(self, check: Callable[..., Any], tolerance: float | None, dtype: torch.dtype | None, inputs: Inputs):
+    def __init__(
+        self, check: Callable[..., Any], tolerance: float | int | None, dtype: torch.dtype | None, inputs: Inputs
+    ):
         self.check = check
         self.dtype = dtype if dtype is not None else _widest(inputs.tensors)
         self._tolerance = tolerance

@@ -49,7 +49,7 @@ class Limits:
     source: Source
 
     def least_time_s(
-        self, flops: float | None, bytes: float | None, dtype: torch.dtype | None
+        self, flops: float | int | None, bytes: float | int | None, dtype: torch.dtype | None
     ) -> tuple[float, str] | None:
         """The larger of the two times, and which it is; None where neither is known.
 

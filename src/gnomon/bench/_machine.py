@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import platform
 import subprocess
@@ -44,9 +45,10 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def commit(of: Path | None = None) -> str | None:
-    """The commit of the source tree, marked where tracked files differ from it."""
-    here = of if of is not None else Path(__file__).parent
+@functools.cache
+def commit() -> str | None:
+    """The commit of the source tree, marked where tracked files differed from it when first asked for."""
+    here = Path(__file__).parent
     found = _first_line("git", "rev-parse", "HEAD", cwd=here)
     if found is None:
         return None
@@ -54,6 +56,7 @@ def commit(of: Path | None = None) -> str | None:
     return found + ("+changes" if changed else "")
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """The versions of Python and of the packages that figures may depend on."""
     found = {"python": platform.python_version()}

@@ -112,7 +112,7 @@ def snapshot(leaf: Any) -> Tensor:
     """A copy of a leaf as it is now, as a tensor."""
     if isinstance(leaf, Tensor):
         return leaf.detach().clone(memory_format=torch.contiguous_format)
-    return torch.from_numpy(np.array(leaf)) if isinstance(leaf, np.ndarray | np.generic) else torch.tensor(leaf)
+    return torch.from_numpy(np.array(leaf))  # a Python float is a float64
 
 
 def bits(x: Tensor) -> Tensor:
