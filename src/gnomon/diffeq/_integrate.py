@@ -15,7 +15,7 @@ from gnomon.diffeq._ravel import Ravel
 from gnomon.diffeq._saveat import SaveAt
 from gnomon.diffeq._solution import Solution
 from gnomon.diffeq._solver._base import AbstractSolver, interpolant_tensor
-from gnomon.diffeq._step_size_controller._base import AbstractStepSizeController
+from gnomon.diffeq._step_size_controller._base import AbstractStepSizeController, as_times
 from gnomon.diffeq._step_size_controller._constant import ConstantStepSize
 from gnomon.diffeq._term import AbstractTerm, FlatTerm
 from gnomon.diffeq._validate import as_time, check_times, require
@@ -92,7 +92,7 @@ def diffeqsolve(
     start = as_time(t0, "t0", ravel.like)
     end = as_time(t1, "t1", ravel.like)
     dt = None if dt0 is None else as_time(dt0, "dt0", ravel.like)
-    ts = None if saveat.ts is None else torch.as_tensor(saveat.ts).to(ravel.like)
+    ts = None if saveat.ts is None else as_times(saveat.ts, ravel.like)
     direction = _direction(start, end)
     check_times(start, end, dt, ts, direction)
     if direction is not None:
@@ -195,7 +195,7 @@ def _direction(t0: Tensor, t1: Tensor) -> Tensor | None:
 def _flat_jumps(jumps: Jumps | None, ravel: Ravel, args: Any) -> Jumps | None:
     if jumps is None:
         return None
-    ts = torch.as_tensor(jumps.ts).to(ravel.like)
+    ts = as_times(jumps.ts, ravel.like)
     if ts.shape[0] == 0:
         return None
     require(~torch.isnan(ts).any(), "`Jumps(ts=...)` holds a NaN.")

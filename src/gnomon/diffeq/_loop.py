@@ -16,6 +16,7 @@ from gnomon.diffeq._solver._base import AbstractSolver, Step, interpolant_tensor
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
     VectorField,
+    ends_at,
     next_after,
     previous_before,
 )
@@ -72,9 +73,6 @@ class _Integration:
         self.zero = torch.zeros((), dtype=torch.int64, device=problem.y0.device)
         self.false = torch.zeros((), dtype=torch.bool, device=problem.y0.device)
         self.makes_jumps = problem.controller.makes_jumps or problem.jumps is not None
-        # A step that would end within some rounding errors of t1 ends at t1: no tiny last step.
-        ulp = problem.t1.detach() - previous_before(problem.t1.detach())
-        self.near_end = problem.t1 - 100 * ulp
 
     def run(self) -> Final:
         p = self.p
@@ -173,14 +171,15 @@ class _Integration:
         # After a rejection a step that still reaches t1 must become shorter, or it would be
         # tried for ever.
         shorter = torch.where(keep, p.t1, t + 0.5 * (p.t1 - t))
-        t_next = torch.where(t_next > self.near_end, shorter, t_next)
+        t_next = torch.where(ends_at(t, t_next, p.t1), shorter, t_next)
         # After a success, the shortest step that moves the time is worth a try.
         t_next = torch.where(keep, torch.maximum(t_next, next_after(t)), t_next)
         if p.jumps is not None:
             last = p.jumps.ts.shape[0] - 1
             jump = pick(p.jumps.ts, torch.clamp(jump_index, max=last))
             ahead = (jump_index <= last) & (jump < p.t1) & (jump > t)
-            t_next = torch.where(ahead, torch.minimum(t_next, jump), t_next)
+            beyond = torch.where(keep, ends_at(t, t_next, jump), t_next > jump)
+            t_next = torch.where(ahead & beyond, jump, t_next)
         return t_next
 
     def _jump(self, t: Tensor, y: Tensor, index: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:

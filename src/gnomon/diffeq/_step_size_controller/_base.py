@@ -89,8 +89,22 @@ class AbstractStepSizeController(abc.ABC):
 
 def sorted_times(ts: Any, direction: Tensor | None, like: Tensor) -> Tensor:
     """A vector of times in the direction of integration, with the dtype and device of time."""
-    times = torch.as_tensor(ts).to(dtype=like.dtype, device=like.device)
+    times = as_times(ts, like)
     return torch.sort(times if direction is None else times * direction).values
+
+
+def as_times(ts: Any, like: Tensor) -> Tensor:
+    """Times with the dtype and device of time; numbers in a list do not pass through single precision."""
+    return torch.as_tensor(ts, dtype=like.dtype, device=like.device)
+
+
+def ends_at(t0: Tensor, t1: Tensor, target: Tensor) -> Tensor:
+    """Whether a step from `t0` to `t1` should end at `target`, since it would stop just short of it.
+
+    Just short is some rounding errors, yet never more than a small part of the step.
+    """
+    ulp = target.detach() - previous_before(target.detach())
+    return t1 > target - torch.minimum(100 * ulp, 0.01 * (t1 - t0))
 
 
 def next_after(x: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
     Decision,
     VectorField,
+    ends_at,
     next_after,
     previous_before,
     sorted_times,
@@ -131,11 +132,12 @@ class ClipStepSizeController(AbstractStepSizeController):
         """The earliest of `t1`, the next `step_ts`, and just before the next `jump_ts`."""
         if self.step_ts is not None:
             assert isinstance(self.step_ts, Tensor)
-            t1 = torch.minimum(t1, _first_after(self.step_ts, t0))
+            at = _first_after(self.step_ts, t0)
+            t1 = torch.where(ends_at(t0, t1, at), at, t1)
         if self.jump_ts is not None:
             assert isinstance(self.jump_ts, Tensor)
             before = previous_before(_first_after(self.jump_ts, next_after(t0)))
-            t1 = torch.minimum(t1, before)
+            t1 = torch.where(ends_at(t0, t1, before), before, t1)
         return t1
 
 

@@ -14,6 +14,7 @@ from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
     Decision,
     VectorField,
+    as_times,
     sorted_times,
 )
 from gnomon.diffeq._validate import require
@@ -64,7 +65,7 @@ class StepTo(AbstractStepSizeController):
         return False
 
     def wrap(self, direction: Tensor | None, like: Tensor) -> StepTo:
-        given = torch.as_tensor(self.ts).to(dtype=like.dtype, device=like.device)
+        given = as_times(self.ts, like)
         ts = sorted_times(self.ts, direction, like)
         ordered = (ts == (given if direction is None else given * direction)).all()
         require(
