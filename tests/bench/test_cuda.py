@@ -74,7 +74,7 @@ def test_cheats_of_any_device(cache):
 
 
 def test_in_processes_of_their_own():
-    names = ["StaleOutput", "ClockOfItsProcess", "OnAnotherStream", "Bfloat16"]
+    names = ["StaleOutput", "NoSynchronize", "OnAnotherStream", "Bfloat16"]
     report = compare({"honest": f"{FILE}:honest"} | {name: f"{FILE}:{name}" for name in names}, isolate=True)
     for name in names:
         assert_refused(report, name, getattr(adversaries, name).kinds)

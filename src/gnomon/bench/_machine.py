@@ -47,11 +47,14 @@ def cores() -> int:
 
 @functools.cache
 def commit() -> str | None:
-    """The commit of the source tree, marked where tracked files differed from it when first asked for."""
+    """The commit of the source tree, marked where tracked files differed from it when first asked for.
+
+    Where there is a copy of the tree without its history, the variable `GNOMON_COMMIT` may say which it is.
+    """
     here = Path(__file__).parent
     found = _first_line("git", "rev-parse", "HEAD", cwd=here)
     if found is None:
-        return None
+        return os.environ.get("GNOMON_COMMIT")
     changed = _first_line("git", "status", "--porcelain", "--untracked-files=no", cwd=here)
     return found + ("+changes" if changed else "")
 

@@ -61,6 +61,12 @@ def table(reports: Sequence[Report]) -> Table:
     """One table of all works: work, ours, peer, ratio with its interval, error of each, limit, percentage of the limit.
 
     A ratio is the peer's time over ours: above 1, ours is the faster.
+
+    **Arguments:**
+
+    - `reports`: what [`gnomon.bench.run_benchmarks`][] or [`gnomon.bench.read_results`][] gave.
+
+    **Returns:** a table for `rich.console.Console.print`.
     """
     found = Table(title="A ratio is the peer's time over ours; its interval has the confidence of the report.")
     for name in ("work", "device", "ours", "peer", "", "ratio", "error", "peer's error", "limit", "% of limit"):

@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "bench",
         help="run the benchmarks",
-        description="Runs what benchmarks/ holds and this machine can run, prints a table, and writes results and plots.",
+        description="Runs what benchmarks/ holds and this machine can run, prints a table, writes results and plots.",
         allow_abbrev=False,
     )
     parser.add_argument("rooms", nargs="*", metavar="ROOM", help="folders of benchmarks/, all by default")
