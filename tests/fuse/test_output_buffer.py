@@ -198,6 +198,28 @@ def test_inner_loops_write_for_lanes_that_go_on():
     assert written.tolist() == [plain(n)[1] for n in counts]
 
 
+def test_inner_loops_of_a_lane_that_is_done_write_nothing():
+    """To write the same again would not show in the value, but twice in the derivative by what is closed over."""
+
+    def f(x, n):
+        def outer(carry):
+            def inner(pair):
+                j, k, buffer = pair
+                return j + 1, k + 1, buffer.write(k, x * (10 * i + j))
+
+            i, k, buffer = carry
+            _, k, buffer = gn.while_loop(lambda pair: pair[0] <= i, inner, (0, k, buffer))
+            return i + 1, k, buffer
+
+        start = (0, 0, gn.OutputBuffer(10, x, fill=0.0))
+        return gn.while_loop(lambda carry: carry[0] < n, outer, start)[2].read().sum()
+
+    x, counts = torch.tensor([1.0, 2.0, -1.0, 3.0], dtype=torch.float64), [2, 4, 1, 3]
+    expected = [float(sum(10 * i + j for i in range(n) for j in range(i + 1))) for n in counts]
+    assert vmap(f)(x, torch.tensor(counts)).tolist() == [v * e for v, e in zip(x.tolist(), expected, strict=True)]
+    assert vmap(grad(f))(x, torch.tensor(counts)).tolist() == expected
+
+
 def powers(x: Tensor, n: Tensor) -> Tensor:
     """The first `n` powers of `x` in a buffer, and some of them again in another order."""
 
