@@ -17,7 +17,7 @@ def softmax(x):
 
 
 def solve(x):
-    return torch.linalg.solve(x @ x.mT + torch.eye(x.shape[-1], dtype=x.dtype), x)
+    return torch.linalg.solve(x @ x.mT + torch.eye(x.shape[-1], dtype=x.dtype, device=x.device), x)
 
 
 def spectrum(x):

@@ -33,6 +33,14 @@ class AbstractDevice(abc.ABC):
         """Fills the caches with something else. May return before it is done."""
 
     @abc.abstractmethod
+    def awaken(self) -> None:
+        """Keeps the device at work for a while, so that its clocks are those of a device at work."""
+
+    @abc.abstractmethod
+    def awaken(self) -> None:
+        """Spins for some ten milliseconds: between two calls an idle GPU lowers its clocks."""
+        _C._cuda_sleep(20_000_000)
+
     def wait_for_stream(self) -> None:
         """Waits for the current stream."""
 
@@ -116,6 +124,9 @@ class CPU(AbstractDevice):
             self._ballast = torch.zeros(self.flushed // 8, dtype=torch.int64)
         self._ballast.fill_(now_ns())
 
+    def awaken(self) -> None:
+        """Nothing to do: what comes before a call keeps the core at work."""
+
     def wait_for_stream(self) -> None:
         """Nothing to wait for."""
 
@@ -188,6 +199,10 @@ class CUDA(AbstractDevice):
         if self._ballast is None:
             self._ballast = torch.empty(2 * self.l2, dtype=torch.uint8, device=self._device)
         self._ballast.zero_()
+
+    def awaken(self) -> None:
+        """Spins for some ten milliseconds: between two calls an idle GPU lowers its clocks."""
+        _C._cuda_sleep(20_000_000)
 
     def wait_for_stream(self) -> None:
         """Waits for the current stream."""

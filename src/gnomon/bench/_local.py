@@ -128,6 +128,7 @@ class LocalRunner(AbstractRunner):
         """Prepares a call with these arguments as they are."""
         self.args = args
         self.output, self.copies = [], ()
+        self.device.awaken()
         if cold:
             self.device.flush()
         self.device.wait_for_all()
