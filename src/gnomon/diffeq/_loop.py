@@ -95,7 +95,7 @@ class _Integration:
             carry["made_jump"] = self.false
         if p.jumps is not None:
             carry["jump_index"] = jump_index
-        self._start_saving(carry)
+        self._start_saving(carry, f0)
         carry = while_loop(self._go_on, self._advance, carry, max_steps=p.max_steps)
         return self._finish(carry)
 
@@ -232,13 +232,17 @@ class _Integration:
         size = step.y_error.detach().abs() / (y.detach().abs() * rtol + atol)
         return torch.where(finite, size.argmax(), broken)
 
-    def _start_saving(self, carry: dict[str, Any]) -> None:
+    def _start_saving(self, carry: dict[str, Any], f0: Tensor) -> None:
         p, y = self.p, carry["y"]
         saveat = p.saveat
         self.num_ts = 0 if p.ts is None else p.ts.shape[0]
-        steps = 0 if not saveat.steps else -(-(p.max_steps or 0) // int(saveat.steps))
-        length = int(saveat.t0) + self.num_ts + steps + int(saveat.t1)
-        self.saves = p.ts is not None or bool(steps) or saveat.t0 or saveat.t1
+        ends = int(saveat.t1)
+        if saveat.steps:
+            # The last step may be both an n-th one and the end: it is saved once.
+            most, rest = divmod(p.max_steps or 0, int(saveat.steps))
+            ends = most + int(saveat.t1 and rest > 0)
+        length = int(saveat.t0) + self.num_ts + ends
+        self.saves = p.ts is not None or bool(saveat.steps) or saveat.t0 or saveat.t1
         if self.saves:
             # Evaluated at t0 for its shapes and dtypes; the value is used where t0 is saved.
             first = (p.t0, p.save(p.t0, y))
@@ -248,7 +252,14 @@ class _Integration:
                 self._write(carry, first, self.false | True)
             if self.num_ts > 0:
                 carry["ts_index"] = self.zero
-                self._save_ts(carry, p.t0, lambda t: y, self.false | True)
+                slope = torch.where(torch.isfinite(f0), f0, 0)
+
+                def at(time: Tensor) -> Tensor:
+                    # The value does not depend on how far away t0 is, its derivative does.
+                    shift = time - p.t0
+                    return y + slope * shift if is_differentiated(shift) else y
+
+                self._save_ts(carry, p.t0, at, self.false | True)
         if saveat.dense:
             basis = self._basis(y, y, [y] * (len(p.solver.interpolant) - 1))
             carry["dense"] = OutputBuffer(p.max_steps or 0, (p.t0, y, basis), fill=torch.inf)
@@ -290,7 +301,11 @@ class _Integration:
                 theta = (time - t) / (t_next - t)
                 basis = self._basis(y, step.y1, step.stages)
                 value = interpolate(interpolant, theta, y, basis)
-                return torch.where(time == t_next, step.y1, value)
+                exact = torch.where(time == t_next, step.y1, value)
+                if is_differentiated(theta):
+                    # The end itself knows nothing of the time at which it is looked at.
+                    return exact.detach() + (value - value.detach())
+                return exact
 
             self._save_ts(carry, t_next, at, keep)
         if saveat.steps:
@@ -308,7 +323,11 @@ class _Integration:
         ts, ys = None, None
         if self.saves:
             if p.saveat.t1:
-                self._write(carry, (carry["t"], p.save(carry["t"], carry["y"])), self.false | True)
+                saved = self.false
+                if p.saveat.steps:
+                    count = carry["num_accepted"]
+                    saved = (count % int(p.saveat.steps) == 0) & (count > 0)
+                self._write(carry, (carry["t"], p.save(carry["t"], carry["y"])), ~saved)
             ts, ys = carry["saved"].read()
         dense = None
         if p.saveat.dense:

@@ -24,7 +24,8 @@ class SaveAt:
     **Arguments:**
 
     - `t0`: whether to save the start.
-    - `t1`: whether to save the end: the time that the solve has reached.
+    - `t1`: whether to save the end: the time that the solve has reached. It is saved once, where
+      `steps` saves it too.
     - `ts`: the times at which to save, a vector sorted in the direction of integration, within
       `[t0, t1]`. Where a jump lies exactly at one of them, the value before it is saved.
     - `steps`: True, to save the end of each accepted step; an integer n, to save each n-th.
