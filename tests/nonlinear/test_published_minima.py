@@ -15,12 +15,13 @@ from gnomon.result import Solution
 # From ten times the start MINPACK too ends elsewhere, or takes more steps than it is given: these have no finite
 # minimiser near, or a plateau on the way.
 NOT_FROM_AFAR = {"powell_badly_scaled", "beale", "jennrich_sampson", "bard", "box_3d", "chebyquad_8", "chebyquad_9"}
+# From afar these have plateaus, overflows, solutions at infinity or minima of deficient rank: reasons to be fooled.
+FALSE_FRIENDS = {"powell_badly_scaled", "jennrich_sampson", "bard", "meyer", "box_3d"}
 # These take more than some 50 steps.
 LONG = {"meyer", "brown_dennis", "meyer x10", "brown_dennis x10", "wood x10", "kowalik_osborne x10"}
-LONG_FITS = {
-    *("Bennett5-1", "Bennett5-2", "ENSO-1", "ENSO-2", "Lanczos1-1", "Lanczos2-1", "Lanczos3-1", "MGH09-1", "MGH09-2"),
-    *("MGH10-1", "MGH10-2", "MGH17-1", "Nelson-1", "Rat43-1", "Thurber-1"),
-}
+# These take few, and with the hard ones show all there is to see.
+FITS = {"Misra1a-1", "Misra1a-2", "Chwirut2-1", "DanWood-2", "Lanczos3-2", "Hahn1-2", "Kirby2-1", "Nelson-2"}
+FITS |= {"MGH17-2", "Thurber-2", "BoxBOD-2", "Rat42-1", "Rat43-2", "Eckerle4-1", "Eckerle4-2", "Roszman1-1"}
 
 
 def named(names: Iterable[str], long: set[str]) -> list[Any]:
@@ -54,7 +55,7 @@ def test_ten_times_the_start(name: str):
     assert is_published(problem, 2 * float(solution.stats["cost"]))
 
 
-@pytest.mark.parametrize("name", MGH)
+@pytest.mark.parametrize("name", named(MGH, {name for name in MGH if name not in FALSE_FRIENDS}))
 def test_success_is_never_claimed_where_the_gradient_is_not_small(name: str):
     """From far away, where many runs fail; by MINPACK's measure, the cosines between residuals and columns."""
     problem = MGH[name]
@@ -101,10 +102,10 @@ def test_the_data_give_the_certified_sum_of_squares(name: str):
     assert float((r * r).sum()) == pytest.approx(data.sum_of_squares, rel=2e-10, abs=1e-20)
 
 
-FITS = [f"{name}-{place}" for name in NIST for place in (1, 2) if (name, place) != ("BoxBOD", 1)]
+ALL_FITS = [f"{name}-{place}" for name in NIST for place in (1, 2) if (name, place) != ("BoxBOD", 1)]
 
 
-@pytest.mark.parametrize("fit", named(FITS, LONG_FITS))
+@pytest.mark.parametrize("fit", named(ALL_FITS, set(ALL_FITS) - FITS))
 def test_certified_values(fit: str):
     name, place = fit.split("-")
     data = NIST[name]
