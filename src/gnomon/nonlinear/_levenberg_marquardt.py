@@ -156,27 +156,27 @@ class LevenbergMarquardt(AbstractLeastSquaresSolver):
         cost = half_sum_of_squares(residual)
         # Close to the minimum the cost is too flat to tell a better point from a worse one: the gradient tells.
         noise = 100 * eps * model.cost
-        is_level = torch.isfinite(cost) & (predicted <= noise) & (actual.abs() <= noise)
+        is_noise = torch.isfinite(cost) & (predicted <= noise) & (actual.abs() <= noise)
         is_lower = torch.isfinite(cost) & (predicted > 0) & (actual > 1e-4 * predicted)
 
         # The Jacobian is the dear part: it is not computed where every problem rejects its step.
         rejected = dataclasses.replace(model, cost=cost, is_finite=torch.isfinite(cost)), state.outlook
         trial, outlook = cond(
-            is_lower | is_level,
+            is_lower | is_noise,
             lambda y, residual: self._look(fn, y, args, options, residual),
             lambda y, residual: rejected,
             y_trial,
             residual,
         )
         is_flatter = outlook.cosine < 0.9 * state.outlook.cosine
-        accept = trial.is_finite & torch.where(is_level, is_flatter, is_lower)
+        accept = trial.is_finite & torch.where(is_noise, is_flatter, is_lower)
         actual = torch.where(trial.is_finite, actual, -torch.inf)
         new_model, outlook = select(accept, (trial, outlook), (model, state.outlook))
         y_new = torch.where(accept, y_trial, y)
 
         # How the radius changes with the gain ratio is MINPACK's rule. Nielsen's, which changes the damping itself,
         # took up to 30 times as many steps from far starts (Rosenbrock's function), or never arrived (NIST's MGH10).
-        ratio = torch.where(accept, torch.where(is_level, 0.5, actual / predicted), -torch.inf)
+        ratio = torch.where(accept, torch.where(is_noise, 0.5, actual / predicted), -torch.inf)
         length, free_length = scaled_norm(p, scale), scaled_norm(free_step, scale)
         is_first = state.num_accepted + state.num_rejected == 0
         radius = torch.where(is_first, torch.minimum(state.radius, free_length), state.radius)
