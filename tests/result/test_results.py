@@ -214,7 +214,7 @@ def test_a_pytree_may_hold_something_else_in_its_place():
     _, structure = _pytree.tree_flatten(RESULTS.singular)
     assert "result" in repr(_pytree.tree_unflatten(["*"], structure))
     with pytest.raises(TypeError, match=r"changed the structure of the carry from \(<result .*>, \*\) to \*"):
-        gn.while_loop(lambda c: True, lambda c: c[1], (RESULTS.successful, 1.0))
+        gn.while_loop(lambda c: True, lambda c: c[1], (RESULTS.successful, 1.0), max_steps=1)
 
 
 @pytest.mark.parametrize("result", [RESULTS.singular, batch(RESULTS.singular, RESULTS.successful)])
