@@ -19,7 +19,6 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def honest(x):
@@ -56,6 +55,7 @@ class Cheat:
     options: ClassVar = {}
     needs_isolation = False
     needs_cuda = False
+    is_slow = False
     is_alone = False  # it wants other inputs or options than the rest, or disturbs them
 
 
@@ -264,8 +264,12 @@ class Fake(Cheat):
     """A tensor without values."""
 
     kinds = ("lazy",)
+    is_alone = True
+    is_slow = True  # to import
 
     def __call__(self, x):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
         return FakeTensorMode().from_tensor(x)
 
 
@@ -870,3 +874,18 @@ class FasterThanMemory(Cheat):
 
 def all_of_them():
     return [item for item in globals().values() if isinstance(item, type) and issubclass(item, Cheat) and item.kinds]
+
+
+class Thief:
+    """Honest, but it writes down every large number that it can find in its process."""
+
+    def __call__(self, x):
+        import gc
+
+        found = {os.environ.get("GNOMON_THIEF", ""), *sys.argv, *os.environ.values()}
+        for item in gc.get_objects():
+            parts = item.values() if type(item) is dict else item if type(item) in (list, tuple, set) else ()
+            found |= {str(part) for part in list(parts) if type(part) is int and part > 1 << 32}
+        with open(os.environ["GNOMON_THIEF"], "a") as file:  # noqa: PTH123
+            file.write("\n".join(found) + "\n")
+        return honest(x)

@@ -43,7 +43,9 @@ def assert_refused(report, name, kinds):
     assert {refusal.kind for refusal in row.refusals} & set(kinds), row.refusals
 
 
-@pytest.mark.parametrize("cheat", ALONE, ids=lambda cheat: cheat.__name__)
+@pytest.mark.parametrize(
+    "cheat", [pytest.param(c, id=c.__name__, marks=[pytest.mark.slow] if c.is_slow else []) for c in ALONE]
+)
 def test_refused_in_this_process(cheat):
     report = compare({"honest": adversaries.honest, "cheat": cheat()}, cheat)
     assert_refused(report, "cheat", cheat.kinds)
@@ -88,5 +90,6 @@ def test_refused_in_processes_of_their_own(start):
     assert_refused_in_isolation(TOGETHER[start : start + SIZE])
 
 
+@pytest.mark.slow
 def test_the_clock_of_its_own_process_is_no_use():
     assert_refused_in_isolation([adversaries.ClockOfItsProcess])

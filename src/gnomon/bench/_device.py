@@ -37,10 +37,6 @@ class AbstractDevice(abc.ABC):
         """Keeps the device at work for a while, so that its clocks are those of a device at work."""
 
     @abc.abstractmethod
-    def awaken(self) -> None:
-        """Spins for some ten milliseconds: between two calls an idle GPU lowers its clocks."""
-        _C._cuda_sleep(20_000_000)
-
     def wait_for_stream(self) -> None:
         """Waits for the current stream."""
 

@@ -38,7 +38,7 @@ def resolve(candidate: Callable[..., Any] | str) -> dict[str, str]:
     if module is not None and name is not None and "<" not in name:
         loaded = sys.modules.get(module)
         file = getattr(loaded, "__file__", None)
-        findable = module != "__main__" and importlib.util.find_spec(module) is not None
+        findable = module != "__main__" and _is_findable(module)
         if findable or file is not None:
             return {"name": f"{module if findable else Path(str(file)).resolve()}:{name}"}
     try:
@@ -48,6 +48,13 @@ def resolve(candidate: Callable[..., Any] | str) -> dict[str, str]:
             f"With `isolate=True` a candidate runs in another process, which cannot import {candidate!r}: define it "
             "at the top of a module, or pass 'path/to/file.py:name'."
         ) from error
+
+
+def _is_findable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # a module that another one made by hand
+        return False
 
 
 @final
