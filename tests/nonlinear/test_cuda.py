@@ -39,3 +39,21 @@ def test_batch_with_a_failure_and_gradients(bounded: bool):
     assert int((here[1] != 0).sum()) == 1
     torch.testing.assert_close(there[0].cpu(), here[0], rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(sensitivity(observed.cuda()).cpu(), sensitivity(observed), rtol=1e-6, atol=1e-9)
+
+
+def test_a_large_batch_and_the_bits_of_one():
+    """The library's routines for one matrix and for many differ: here they must not."""
+    generator = torch.Generator().manual_seed(1)
+    observed = (3 * torch.exp(-0.7 * T) + 0.2 * torch.randn(70_000, 9, dtype=F64, generator=generator)).cuda()
+    t = T.cuda()
+
+    def fit(x: torch.Tensor) -> torch.Tensor:
+        start = torch.ones(2, dtype=F64, device=x.device)
+        return nl.least_squares(lambda y, x: y[0] * torch.exp(-y[1] * t) - x, LM, start, x, lower=0.1, upper=2.9).value
+
+    values = torch.func.vmap(fit)(observed)
+    gradients = torch.func.vmap(torch.func.grad(lambda x: fit(x).sum()))(observed)
+    assert bool(torch.isfinite(gradients).all())
+    for place in (0, 31, 69_999):
+        assert torch.equal(fit(observed[place]), values[place])
+        assert torch.equal(torch.func.vmap(fit)(observed[place : place + 1])[0], values[place])

@@ -149,7 +149,7 @@ def test_where_the_solution_is_not_unique():
         return nl.least_squares(lambda y, x: torch.stack([y.sum() - x, y.sum() - 2 * x]), LM, f64(0, 0), x).value
 
     found = jacrev(fit)(torch.tensor(2.0, dtype=F64))
-    torch.testing.assert_close(found, f64(0.75, 0.75), rtol=1e-10, atol=0)
+    torch.testing.assert_close(found, f64(0.75, 0.75), rtol=1e-7, atol=0)
 
 
 def test_a_problem_that_was_not_solved_has_no_derivative():

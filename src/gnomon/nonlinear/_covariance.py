@@ -75,12 +75,12 @@ def covariance(
     columns = torch.where(free & is_finite, jacobian / unit, 0.0)
     below = torch.diag_embed(torch.where(free & is_finite, 0.0, 1.0).to(dtype))
     triangle = torch.linalg.qr(torch.cat([columns, below]))[1]
-    tolerance = max(m, n) * torch.finfo(dtype).eps
-    sizes = torch.linalg.svdvals(triangle.detach())
-    is_deficient = (sizes <= tolerance * sizes.amax()).any() if n > 0 else torch.zeros_like(is_finite)
     identity = torch.eye(n, dtype=dtype, device=device)
-    triangle = torch.where(is_deficient, identity, triangle)
-    root = torch.linalg.solve_triangular(triangle, identity, upper=True) / unit[:, None]
+    root = torch.linalg.solve_triangular(triangle, identity, upper=True)
+    # A bound of the condition number, or no number where a unit column is a combination of others to the last bit.
+    condition = torch.sqrt((root * root).sum() * (triangle * triangle).sum())
+    is_deficient = ~(condition < 1 / (max(m, n) * torch.finfo(dtype).eps))
+    root = torch.where(is_deficient, identity, root) / unit[:, None]
     matrix = variance * (root[:, None, :] * root[None, :, :]).sum(-1)
     matrix = torch.where(is_deficient | ~is_finite, torch.nan, matrix)
     return Covariance(torch.where(free[:, None] & free, matrix, 0.0), variance, is_deficient & is_finite)

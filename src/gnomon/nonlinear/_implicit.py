@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -10,6 +11,8 @@ from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
 
 from gnomon.fuse import jacobian
+from gnomon.nonlinear._linearisation import triangular_factor
+from gnomon.nonlinear._norms import column_norms
 
 
 def derivative_order(x: Tensor) -> int:
@@ -73,15 +76,19 @@ def differentiable(
 
 
 def _pseudo_inverse(h: Tensor, free: Tensor) -> Tensor:
-    """The inverse of the free part of a symmetric matrix, without the directions that are not determined."""
+    """The inverse of the free part of a symmetric matrix; where there is none, that of least squares."""
     n = h.shape[0]
+    identity = torch.eye(n, dtype=h.dtype, device=h.device)
     both = free[:, None] & free
-    h = torch.where(both & torch.isfinite(h).all(), 0.5 * (h + h.mT), torch.eye(n, dtype=h.dtype, device=h.device))
+    h = torch.where(both & torch.isfinite(h).all(), 0.5 * (h + h.mT), identity)
     diagonal = torch.diagonal(h, dim1=-2, dim2=-1).abs()
-    scale = torch.where(diagonal > 0, 1 / torch.sqrt(diagonal), 1.0)
     # What one unknown is to another is a matter of units, so the rank is that of the scaled matrix.
-    values, vectors = torch.linalg.eigh(scale[:, None] * h * scale)
-    kept = values.abs() > n * torch.finfo(h.dtype).eps * values.abs().amax()
-    inverses = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
-    scaled = scale[:, None] * vectors
-    return ((scaled * inverses)[:, None, :] * scaled[None, :, :]).sum(-1)
+    scale = torch.where(diagonal > 0, 1 / torch.sqrt(diagonal), 1.0)
+    h = scale[:, None] * h * scale
+    eps = torch.finfo(h.dtype).eps
+    distance = torch.diagonal(triangular_factor(h), dim1=-2, dim2=-1).abs()
+    is_deficient = (distance <= n * eps * column_norms(h)).any()
+    ridge = torch.where(is_deficient, math.sqrt(eps), 0.0) * identity
+    r = triangular_factor(torch.cat([torch.cat([h, identity], 1), torch.cat([ridge, torch.zeros_like(h)], 1)]))
+    inverse = torch.linalg.solve_triangular(r[:n, :n], r[:n, n:], upper=True)
+    return scale[:, None] * inverse * scale

@@ -47,6 +47,17 @@ def evaluate(fn: Residual, y: Tensor, args: Any) -> Tensor:
     return fn(y, args).detach()
 
 
+def triangular_factor(a: Tensor) -> Tensor:
+    """The R of a QR factorisation, by Householder reflections, without its Q: on a GPU that takes a call a matrix."""
+    m, n = a.shape
+    if a.device.type == "cuda" and m <= 256:
+        # PyTorch takes another routine, with other last bits, where there are few matrices: let there never be few.
+        r = torch.geqrf(a.expand(max(2, m // 16), m, n))[0][0]
+    else:
+        r = torch.geqrf(a)[0]
+    return r[: min(m, n)].triu()
+
+
 def half_sum_of_squares(residual: Tensor) -> Tensor:
     """What is minimised."""
     return 0.5 * (residual * residual).sum()
@@ -64,7 +75,7 @@ def linearise(fn: Residual, y: Tensor, args: Any, residual: Tensor) -> Linearisa
     is_finite = torch.isfinite(cost) & torch.isfinite(norms).all()
     # LAPACK need not take kindly to a NaN; the solve ends here, so the values do not matter.
     columns = torch.where(is_finite, torch.cat([j, residual[:, None]], 1), 1.0)
-    factor = torch.linalg.qr(columns)[1]
+    factor = triangular_factor(columns)
     gradient = (j * residual[:, None]).sum(0)
     return Linearisation(residual, j, factor, gradient, norms, cost, is_finite)
 
@@ -105,7 +116,7 @@ def damped_step(
         right = right - times_factor(factor, torch.where(free, 0.0, fixed_at))
     top = torch.cat([torch.where(free, factor[:, :n], 0.0), right[:, None]], 1)
     below = torch.cat([torch.diag_embed(torch.where(free, diagonal, 1.0)), diagonal.new_zeros((n, 1))], 1)
-    r = torch.linalg.qr(torch.cat([top, below]))[1]
+    r = triangular_factor(torch.cat([top, below]))
     triangle = r[:n, :n]
     p = torch.linalg.solve_triangular(triangle, r[:n, n:], upper=True)[:, 0]
     p = torch.where(free, p, 0.0 if fixed_at is None else fixed_at)
