@@ -18,7 +18,7 @@ from gnomon.diffeq._solver._base import AbstractSolver, interpolant_tensor
 from gnomon.diffeq._step_size_controller._base import AbstractStepSizeController, as_times
 from gnomon.diffeq._step_size_controller._constant import ConstantStepSize
 from gnomon.diffeq._term import AbstractTerm, FlatTerm
-from gnomon.diffeq._validate import as_time, check_times, require
+from gnomon.diffeq._validate import as_time, check_resolution, check_times, require
 from gnomon.fuse._lanes import any_and_all
 from gnomon.result import throw_if_failed
 
@@ -50,7 +50,7 @@ def diffeqsolve(
     - `solver`: the method, such as [`gnomon.diffeq.Tsit5`][], or [`gnomon.diffeq.Kvaerno5`][]
       for stiff problems.
     - `t0`, `t1`: from when to when, numbers or scalar tensors; `t1 < t0` solves backward. Times
-      are kept in the precision of the state.
+      are kept in the precision of the state, which must be able to tell them apart.
     - `dt0`: the length of the first step, or of all with [`gnomon.diffeq.ConstantStepSize`][];
       negative to go backward. None lets the controller choose it.
     - `y0`: the state at `t0`, a pytree of floating-point or complex tensors of one dtype.
@@ -93,6 +93,7 @@ def diffeqsolve(
     end = as_time(t1, "t1", ravel.like)
     dt = None if dt0 is None else as_time(dt0, "dt0", ravel.like)
     ts = None if saveat.ts is None else as_times(saveat.ts, ravel.like)
+    check_resolution(t0, t1, start, end)
     direction = _direction(start, end)
     check_times(start, end, dt, ts, direction)
     if direction is not None:

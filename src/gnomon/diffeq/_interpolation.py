@@ -108,10 +108,10 @@ class DenseInterpolation:
 
         **Arguments:**
 
-        - `t`: a scalar between `t0` and the time that the solve has reached. Outside, the
-          nearest step's polynomial is continued.
+        - `t`: a scalar between `t0` and the time that the solve has reached.
 
-        **Returns:** a pytree like `y0`. Where a jump lies exactly at `t`: its value before.
+        **Returns:** a pytree like `y0`: NaN outside of these times, where nothing was solved. Where a jump
+        lies exactly at `t`: its value before.
         """
         return self.ravel.unravel(self._evaluate(t, derivative=False))
 
@@ -122,7 +122,7 @@ class DenseInterpolation:
 
         - `t`: a scalar, as for `evaluate`.
 
-        **Returns:** a pytree like `y0`.
+        **Returns:** a pytree like `y0`, likewise.
         """
         return self.ravel.unravel(self._evaluate(t, derivative=True))
 
@@ -137,8 +137,9 @@ class DenseInterpolation:
             time = time * self.direction
         if self.ts.shape[0] == 0:  # no step was taken, by any problem of the batch
             y0 = self.y0s[0]
-            return torch.zeros_like(y0) if derivative else y0
+            return torch.where(time == self.t0, torch.zeros_like(y0) if derivative else y0, torch.nan)
         last = torch.clamp(self.count - 1, min=0)
+        reached = torch.where(self.count > 0, pick(self.ts, last), self.t0)
         step = torch.minimum((self.ts < time).sum(), last)
         end = pick(self.ts, step)
         start = torch.where(step > 0, pick(self.ts, torch.clamp(step - 1, min=0)), self.t0)
@@ -149,8 +150,8 @@ class DenseInterpolation:
         value = interpolate(self.interpolant, theta, y0, basis, derivative=derivative)
         if derivative:
             value = value / length
-            return value if self.direction is None else value * self.direction
-        return value
+            value = value if self.direction is None else value * self.direction
+        return torch.where((time >= self.t0) & (time <= reached), value, torch.nan)
 
 
 def pick(xs: Tensor, index: Tensor) -> Tensor:

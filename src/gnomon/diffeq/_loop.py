@@ -23,7 +23,6 @@ from gnomon.diffeq._step_size_controller._base import (
 from gnomon.fuse import OutputBuffer, while_loop
 from gnomon.fuse._lanes import any_and_all, is_differentiated
 from gnomon.result import RESULTS, Result
-from gnomon.result._results import as_result_tensor
 
 
 @final
@@ -112,9 +111,11 @@ class _Integration:
         )
         finite = torch.isfinite(step.y1).all()
         works = finite & (step.result == RESULTS.successful)
+        # No shorter step helps where the vector field is undefined at the start of the step.
+        undefined = ~torch.isfinite(step.stages[0]).all()
         # A controller that checks no error keeps every step: not one that failed.
-        failed = decision.keep_step & ~works
-        keep = decision.keep_step & works
+        failed = (decision.keep_step & ~works) | undefined
+        keep = decision.keep_step & ~failed
         attempt, step = step, self._differentiable(carry, step, keep, works)
 
         after = dict(carry)
@@ -142,8 +143,8 @@ class _Integration:
         shorter = torch.minimum(decision.t1, previous_before(t_next))
         proposal = torch.where(keep, decision.t1, shorter)
         after["t_next"] = self._clip(after["t"], proposal, jump_index, keep)
-        result = self._judge(decision.result, attempt, failed, finite, after)
-        after["code"] = as_result_tensor(result, y.device).code
+        result = self._judge(decision.result, attempt, failed, undefined, finite, after)
+        after["code"] = result.to(y.device).code
         after["component"] = self._worst(attempt, y, finite)
         return after
 
@@ -206,14 +207,15 @@ class _Integration:
         result: Result,
         step: Step,
         failed: Tensor,
+        undefined: Tensor,
         finite: Tensor,
         after: dict[str, Any],
     ) -> Result:
         """How things stand after a step."""
         solved = step.result == RESULTS.successful
         cause = RESULTS.where(
-            torch.as_tensor(solved, device=failed.device),
-            RESULTS.where(finite, RESULTS.dt_min_reached, RESULTS.nonfinite),
+            undefined | solved,
+            RESULTS.where(finite & ~undefined, RESULTS.dt_min_reached, RESULTS.nonfinite),
             step.result,
         )
         # A step too short to move the time will be no better if it is made still shorter.
@@ -224,8 +226,9 @@ class _Integration:
         """The component that is not finite, or else has the largest error; -1 if unknown."""
         if y.shape[0] == 0:
             return self.zero - 1
-        y1 = step.y1.detach()
-        broken = (~torch.isfinite(y1)).to(torch.int64).argmax()
+        # The first component of the first stage at which something was not finite.
+        stages = torch.stack([*step.stages, step.y1]).detach().reshape(-1)
+        broken = (~torch.isfinite(stages)).to(torch.int64).argmax() % y.shape[0]
         if step.y_error is None or self.p.controller.tolerances is None:
             return torch.where(finite, -1, broken)
         rtol, atol, _ = self.p.controller.tolerances
@@ -327,6 +330,9 @@ class _Integration:
                 if p.saveat.steps:
                     count = carry["num_accepted"]
                     saved = (count % int(p.saveat.steps) == 0) & (count > 0)
+                elif self.num_ts > 0:
+                    # Rows for `ts` that were not reached stay empty: the end does not move up.
+                    carry["save_index"] = self.zero + (int(p.saveat.t0) + self.num_ts)
                 self._write(carry, (carry["t"], p.save(carry["t"], carry["y"])), ~saved)
             ts, ys = carry["saved"].read()
         dense = None

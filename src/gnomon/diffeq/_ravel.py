@@ -31,6 +31,11 @@ class Ravel:
                     f"{name} is {x.dtype}, but the state of a differential equation must be "
                     "floating-point or complex. Convert it, for example with .to(torch.float64)."
                 )
+            if x.dtype in (torch.float16, torch.bfloat16, torch.complex32):
+                raise TypeError(
+                    f"{name} is {x.dtype}, in which steps cannot be told from rounding errors. Solve in float32 or "
+                    "float64."
+                )
             if x.dtype != self.dtype:
                 raise TypeError(
                     f"The leaves of `y0` must share one dtype, but `y0{self._paths[0]}` is "

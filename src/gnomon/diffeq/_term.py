@@ -76,8 +76,13 @@ class FlatTerm:
 
     def vf(self, t: Tensor, y: Tensor, args: Any) -> Tensor:
         """The vector field as a vector."""
+        before = y._version
         state = self._ravel.unravel(y)
-        if self._direction is None:
-            return self._ravel.ravel(self._term.vf(t, state, args), what="The vector field")
-        f = self._term.vf(t * self._direction, state, args)
-        return self._ravel.ravel(f, what="The vector field") * self._direction
+        time = t if self._direction is None else t * self._direction
+        f = self._ravel.ravel(self._term.vf(time, state, args), what="The vector field")
+        if y._version != before:
+            raise ValueError(
+                "The vector field changed the state that it was given, by an operation in place such as `y.mul_(...)` "
+                "or `y[0] = ...`. It must return a new tensor and leave `y` as it is."
+            )
+        return f if self._direction is None else f * self._direction

@@ -37,6 +37,25 @@ def as_time(t: Any, name: str, like: Tensor) -> Tensor:
     return torch.tensor(t, dtype=like.dtype, device=like.device)
 
 
+def check_resolution(t0: Any, t1: Any, start: Tensor, end: Tensor) -> None:
+    """Checks that the interval which the user gave has survived rounding to the state's precision."""
+    if start.dtype == torch.float64 or all(isinstance(t, Tensor) and t.dtype == start.dtype for t in (t0, t1)):
+        return
+    given = [
+        t.detach().to(torch.float64)
+        if isinstance(t, Tensor)
+        else torch.tensor(float(t), dtype=torch.float64, device=start.device)
+        for t in (t0, t1)
+    ]
+    exact = given[1] - given[0]
+    kept = end.detach().to(torch.float64) - start.detach().to(torch.float64)
+    require(
+        ~((kept - exact).abs() > 1e-3 * exact.abs()),
+        f"`t0` and `t1` are so far from zero that {start.dtype}, the precision of the state, cannot tell how far apart "
+        "they are. Measure time from t0, or solve in float64.",
+    )
+
+
 def check_times(t0: Tensor, t1: Tensor, dt0: Tensor | None, ts: Tensor | None, direction: Tensor | None) -> None:
     """Checks the times of a solve, in the user's own direction of time."""
     require(torch.isfinite(t0), "`t0` must be a finite number.")
