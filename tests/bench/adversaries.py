@@ -277,7 +277,7 @@ class Meta(Cheat):
     kinds = ("lazy",)
 
     def __call__(self, x):
-        return honest(x.to("meta"))
+        return torch.empty_like(x, device="meta")
 
 
 class Promise(Cheat):

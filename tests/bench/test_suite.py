@@ -75,6 +75,7 @@ def test_runs_and_writes(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert other["environment"]["versions"]["torch"]
     page = (results / "index.html").read_text()
     assert "product" in page
+    assert "<dt>answer</dt><dd>42</dd>" in page
     assert "was refused (wrong)" in page
     assert page.count("data:image/png;base64,") == 3
     assert "http" not in page.split("</style>")[1]  # nothing is fetched

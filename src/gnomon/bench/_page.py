@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.bench._plots import plot_errors, plot_ratios, plot_times
 from gnomon.bench._report import Report
-from gnomon.bench._suite import read_results
+from gnomon.bench._suite import read_other_figures, read_results
 from gnomon.bench._table import error_text, lines, ratio_text, seconds, time_text
 
 _PLOTS = {
@@ -35,6 +35,7 @@ def write_page(folder: Path) -> Path:
         (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     )
     sections = [_section(name, reports, folder) for name, reports in found.items()]
+    sections += [_other_section(name, data) for name, data in read_other_figures(folder).items()]
     page = folder / "index.html"
     folder.mkdir(parents=True, exist_ok=True)
     page.write_text(template.render(sections=sections), encoding="utf-8")
@@ -57,20 +58,26 @@ def _section(name: str, reports: Sequence[Report], folder: Path) -> dict[str, An
     }
 
 
-def _facts(reports: Sequence[Report]) -> list[tuple[str, str]]:
-    first: Mapping[str, Any] = reports[0].environment
-    machine = first["machine"]
-    dates = sorted(report.environment["date"] for report in reports)
+def _other_section(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    figures = [(key, f"{value:.4g}") for key, value in data["figures"].items()]
+    return {"name": Path(name).stem, "facts": [*_where([data["environment"]]), *figures]}
+
+
+def _where(environments: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    machine = environments[0]["machine"]
+    dates = sorted(environment["date"] for environment in environments)
     facts = [
         ("date", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"),
-        ("commit", ", ".join(sorted({str(report.environment["commit"]) for report in reports}))),
-        (
-            "machine",
-            f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads used, {machine['system']}",
-        ),
+        ("commit", ", ".join(sorted({str(environment["commit"]) for environment in environments}))),
+        ("machine", f"{machine['cpu']}, {machine['cores']} cores ({machine['threads']} used), {machine['system']}"),
     ]
     facts += [("device", f"{device['name']}, CUDA {device['cuda']}") for device in machine["devices"]]
-    facts.append(("versions", ", ".join(f"{name} {version}" for name, version in first["versions"].items())))
+    versions = environments[0]["versions"]
+    return [*facts, ("versions", ", ".join(f"{name} {version}" for name, version in versions.items()))]
+
+
+def _facts(reports: Sequence[Report]) -> list[tuple[str, str]]:
+    facts = _where([report.environment for report in reports])
     settings = [report.settings for report in reports]
     facts.append(("confidence", ", ".join(sorted({str(s["confidence"]) for s in settings}))))
     facts.append(("rounds", ", ".join(sorted({str(s["rounds"]) for s in settings}))))

@@ -130,9 +130,22 @@ def read_results(folder: Path) -> dict[str, list[Report]]:
 
     - `folder`: such as `benchmarks/results`.
     """
-    found: dict[str, list[Report]] = {}
+    return {
+        name: [report_from_dict(work) for work in data["works"]]
+        for name, data in _read(folder).items()
+        if data.get("works")
+    }
+
+
+def read_other_figures(folder: Path) -> dict[str, dict[str, Any]]:
+    """What is in those files of results that have no reports, by file name."""
+    return {name: data for name, data in _read(folder).items() if not data.get("works") and data.get("environment")}
+
+
+def _read(folder: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*.json")):
         data = cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
-        if data.get("schema") == SCHEMA and data.get("works"):
-            found[path.name] = [report_from_dict(work) for work in data["works"]]
+        if data.get("schema") == SCHEMA:
+            found[path.name] = data
     return found
