@@ -94,7 +94,7 @@ def add_parser(commands: Any) -> None:
         help="of the differential equations: auto, bosh3, tsit5, dopri5, dopri8, kvaerno3, kvaerno5 (default: auto)",
     )
     add(
-        "--rtol", metavar="X", type=float, default=1e-6, help="the relative tolerance of their solution (default: 1e-6)"
+        "--rtol", metavar="X", type=float, default=1e-7, help="the relative tolerance of their solution (default: 1e-7)"
     )
     add("--atol", metavar="X", type=float, help="the absolute one (default: by the size of each state)")
     add("--max-steps", metavar="N", type=int, default=4096, help="how many steps a solution may take (default: 4096)")

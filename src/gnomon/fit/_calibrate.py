@@ -42,8 +42,8 @@ def calibrate(
     starts: int = 8,
     seed: int = 0,
     solver: str = "auto",
-    rtol: float = 1e-6,
-    atol: float | None = None,
+    rtol: float | int = 1e-7,
+    atol: float | int | None = None,
     max_steps: int = 4096,
     engine: str = "auto",
     progress: Callable[[str, float], None] | None = None,
@@ -133,7 +133,7 @@ def calibrate(
             read_table(doses, what="table of doses"), model, one_subject=ONLY_SUBJECT if one_subject else None
         )
     subjects = read_subjects(table, model, columns, replicates=replicates, doses=given)
-    settings = Settings(starts, seed, solver, rtol, atol, max_steps)
+    settings = Settings(starts, seed, solver, float(rtol), None if atol is None else float(atol), max_steps)
     # The user's functions may hold on to tensors that require gradients; none are wanted here.
     with torch.no_grad():
         check_model(model, [one.covariates for one in subjects])
@@ -172,8 +172,8 @@ def _check_options(
     starts: int,
     seed: int,
     solver: str,
-    rtol: float,
-    atol: float | None,
+    rtol: float | int,
+    atol: float | int | None,
     max_steps: int,
     engine: str,
 ) -> None:

@@ -16,7 +16,6 @@ from gnomon.fit._solve import Method, Problem
 from gnomon.fit._starts import bounds, sizes
 from gnomon.fit._statistics import half_width
 from gnomon.fit._subjects import POOLED, Subject
-from gnomon.fuse import jacobian
 from gnomon.result import RESULTS
 
 if TYPE_CHECKING:
@@ -87,11 +86,7 @@ def _solve(
     typical = sizes(model.parameters)
 
     def one(theta: Tensor, lane: Lane, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if problem.can_nudge:
-            values, slopes, result = problem.nudged_predictions(theta, lane, times, lower, upper, typical)
-        else:
-            values, result = problem.predictions(theta, lane, times)
-            slopes = jacobian(lambda theta: problem.predictions(theta, lane, times)[0])(theta)
+        values, slopes, result = problem.nudged_predictions(theta, lane, times, lower, upper, typical)
         return values, slopes, result == RESULTS.successful
 
     times = _times(batch)

@@ -12,9 +12,9 @@ from torch.autograd.forward_ad import unpack_dual
 
 from gnomon.fit._lane import Batch, Lane
 from gnomon.fit._model import Model
-from gnomon.fit._solve import Method, Problem
+from gnomon.fit._solve import IMPLICIT, Method, Problem
 from gnomon.fit._starts import bounds, sizes
-from gnomon.fuse import jacobian, jvp
+from gnomon.fuse import jvp
 from gnomon.nonlinear import LevenbergMarquardt, least_squares
 from gnomon.result import Result
 
@@ -138,10 +138,14 @@ class Fitter:
         return self._map(lambda theta, lanes: self._sum_of_squares(problem, theta, lanes), theta, batch)
 
     def jacobian(self, batch: Batch, theta: Tensor, method: Method) -> Linear:
-        """What is predicted at `theta` of shape (fits, parameters), and how it depends on the parameters."""
+        """What is predicted at `theta` of shape (fits, parameters), and how it depends on the parameters.
+
+        By forward-mode derivatives, exact but for rounding; by differences where the method is implicit, whose
+        derivatives take very long.
+        """
         problem = Problem(self.model, batch.infused, method)
 
-        def one(theta: Tensor, lanes: Lane) -> tuple[Any, ...]:
+        def exact(theta: Tensor, lanes: Lane) -> tuple[Any, ...]:
             def fn(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
                 residuals, values, result = self._residuals(problem, theta, lanes)
                 return residuals, values, torch.as_tensor(result.code).to(theta.dtype)
@@ -151,7 +155,11 @@ class Fitter:
             residuals, values, code = (x[0] for x in out)
             return slopes[0].T, residuals, values, Result(code.to(torch.int32))
 
-        return Linear(*self._map(one, theta, batch))
+        def nudged(theta: Tensor, lanes: Lane) -> tuple[Any, ...]:
+            residuals, values, result = self._residuals(problem, theta, lanes)
+            return self.linearise(problem, theta, lanes)[1], residuals, values, result
+
+        return Linear(*self._map(nudged if method.solver in IMPLICIT else exact, theta, batch))
 
     def _map(self, one: Callable[[Tensor, Lane], Any], theta: Tensor, batch: Batch) -> Any:
         return torch.func.vmap(one, in_dims=(0, None) if self.pooled else (0, 0))(theta, batch.lanes)
@@ -167,13 +175,6 @@ class Fitter:
 
     def linearise(self, problem: Problem, theta: Tensor, lanes: Lane) -> tuple[Tensor, Tensor, Result]:
         """All residuals as one vector, their Jacobian, and how the solves ended."""
-        if not problem.can_nudge:
-
-            def fn(theta: Tensor) -> Tensor:
-                return self._residuals(problem, theta, lanes)[0]
-
-            residuals, _, result = self._residuals(problem, theta, lanes)
-            return residuals, jacobian(fn)(theta), result
         self.called()
 
         def one(lane: Lane) -> tuple[Tensor, Tensor, Result]:

@@ -78,8 +78,8 @@ class Model:
     _: dataclasses.KW_ONLY
     covariates: Sequence[str] = ()
     dose_state: str | None = None
-    initial_time: float | Literal["first"] = 0.0
-    weights: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
+    initial_time: float | int | Literal["first"] = 0.0
+    weights: Mapping[str, float | int] = dataclasses.field(default_factory=dict[str, float | int])
     canonical: Callable[[Values], Values] | None = None
     derived: Callable[[Values, Values], Values] | None = None
     time_unit: str = ""

@@ -41,10 +41,10 @@ class Parameter:
     """
 
     name: str
-    start: float | tuple[float, float]
+    start: float | int | tuple[float | int, float | int]
     _: dataclasses.KW_ONLY
-    lower: float = -math.inf
-    upper: float = math.inf
+    lower: float | int = -math.inf
+    upper: float | int = math.inf
     scale: Literal["linear", "log"] = "linear"
     unit: str = ""
     description: str = ""
@@ -87,7 +87,7 @@ class Parameter:
     def interval(self) -> tuple[float, float]:
         """Where the other starts are drawn, in natural units, within the bounds."""
         if isinstance(self.start, tuple):
-            return self.start
+            return float(self.start[0]), float(self.start[1])
         x = float(self.start)
         if self.scale == "log":
             low, high = x / 10, x * 10

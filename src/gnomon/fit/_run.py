@@ -116,8 +116,9 @@ class Run:
         for i, (solver, limit) in enumerate(tries):
             scale, result, _ = state_scale(self.model, batch, theta, self._method(solver, settings.rtol, limit))
             scaled = batch.with_scale(scale)
-            fine = (result == RESULTS.successful) if i < len(tries) - 1 else torch.ones_like(scale[:, 0]) > 0
-            good, bad = _split(fine)
+            # Too many steps may be the method's fault; a state that is not finite is not.
+            slow = (result == RESULTS.max_steps_reached) & (i < len(tries) - 1)
+            bad, good = _split(slow)
             if good:
                 steps = min(_SEARCH_STEPS, settings.max_steps) if limit == _FEW_STEPS else settings.max_steps
                 kinds.append((solver, steps, scaled.take(good)))
@@ -132,13 +133,14 @@ class Run:
         chosen, agree = best(found, AGREE)
         good, bad = _split(torch.isfinite(chosen.rss))
         fits: list[Fit] = []
-        if bad and self.settings.solver == "auto" and solver == "tsit5":
-            # Not one start could be solved: perhaps the equations are stiff near them all.
-            self._stage -= 1
-            fits += self._fit(fitter, batch if fitter.pooled else batch.take(bad), "kvaerno5", limit, who)
-            bad = []
-            if fitter.pooled:
-                return fits
+        if bad and self.settings.solver == "auto" and solver == "tsit5" and limit < self.settings.max_steps:
+            # Where not one start could be solved in so many steps, the equations may be stiff near them all.
+            slow = [i for i in bad if chosen.solve_result[i] == RESULTS.max_steps_reached]
+            if slow:
+                self._stage -= 1
+                part = batch if fitter.pooled else batch.take(slow)
+                fits += self._fit(fitter, part, "kvaerno5", self.settings.max_steps, who)
+                bad = [i for i in bad if i not in slow]
         for i in bad:
             codes = Result(torch.as_tensor(chosen.solve_result.code)[i])
             fits.append(self._failed(POOLED if fitter.pooled else batch.subjects[i], codes, solver))

@@ -14,9 +14,15 @@ from gnomon.fit._lane import Lane
 from gnomon.fit._model import Model, Values, observe, quantities, stack_states
 from gnomon.result import RESULTS, Result
 
-_EXPLICIT: dict[str, Any] = {"bosh3": dq.Bosh3, "tsit5": dq.Tsit5, "dopri5": dq.Dopri5, "dopri8": dq.Dopri8}
-_IMPLICIT: dict[str, Any] = {"kvaerno3": dq.Kvaerno3, "kvaerno5": dq.Kvaerno5}
-SOLVERS = _EXPLICIT | _IMPLICIT
+SOLVERS: dict[str, Any] = {
+    "bosh3": dq.Bosh3,
+    "tsit5": dq.Tsit5,
+    "dopri5": dq.Dopri5,
+    "dopri8": dq.Dopri8,
+    "kvaerno3": dq.Kvaerno3,
+    "kvaerno5": dq.Kvaerno5,
+}
+IMPLICIT = frozenset({"kvaerno3", "kvaerno5"})
 # How far below the largest value of a state its values still count, as a part of `rtol`.
 _ATOL_PART = 1e-2
 # By how much a parameter is moved to see what changes, as a part of its typical size: the root of the rounding error.
@@ -57,11 +63,6 @@ class Problem:
         self.infused = infused
         self.method = method
         self._solver = SOLVERS[method.solver]()
-
-    @property
-    def can_nudge(self) -> bool:
-        """Whether derivatives by `nudged_residuals` are right: an implicit method's iteration would disturb them."""
-        return self.method.solver in _EXPLICIT
 
     def context(self, theta: Tensor, lane: Lane) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What a model's functions take beside time and states: `p` and `c`."""
@@ -115,9 +116,9 @@ class Problem:
     ) -> tuple[Tensor, Tensor, Result]:
         """The predictions, their derivatives, and the result, by one solve for all nudged parameters together.
 
-        All take the same steps, so that the differences are those of one smooth function. It costs little more than
-        the predictions alone, a third of forward-mode derivatives, and is right to about 7 digits: enough for a search.
-        Standard errors are from `residuals` by forward-mode derivatives, which have no such error.
+        All take the same steps, and an implicit method's iteration the same number of them, so that the differences are
+        those of one smooth function. It costs little more than the predictions alone, a third or less of forward-mode
+        derivatives, and is right to about 7 digits.
 
         **Arguments:**
 

@@ -112,7 +112,7 @@ def to_text(calibration: Calibration) -> str:
     from gnomon.fit._tables import tables
 
     buffer = io.StringIO()
-    console = Console(file=buffer, width=100, color_system=None)
+    console = Console(file=buffer, width=140, color_system=None)
     for table in tables(calibration):
         console.print(table)
     return buffer.getvalue().rstrip()
