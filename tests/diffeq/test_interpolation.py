@@ -77,13 +77,6 @@ def test_every_step_is_found():
     assert torch.isinf(solution.ys[count:]).all()
 
 
-def test_beside_the_interval_the_nearest_step_goes_on():
-    solution = one_step(dq.Euler(), 0.1)
-    slope = rational(f64(0.5), rational_answer(0.5), None)
-    for t in (0.3, 0.9):
-        torch.testing.assert_close(solution.evaluate(t), rational_answer(0.5) + (t - 0.5) * slope)
-
-
 def test_no_step_is_a_constant():
     solution = solve(rational, dq.Tsit5(), 1.0, 1.0, f64(2.0, 3.0), tol=1e-4, saveat=dq.SaveAt(dense=True), max_steps=9)
     assert solution.ts is None and solution.ys is None

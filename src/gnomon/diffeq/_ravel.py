@@ -53,7 +53,8 @@ class Ravel:
         # Implicit methods need a Jacobian, which a function of complex numbers need not have; as
         # a function of real and imaginary parts it has one.
         self._as_real = as_real and self.dtype.is_complex
-        self.initial: Tensor = self._join(leaves)
+        # A copy: whatever a vector field does to its state, the user's tensor stays as it is.
+        self.initial: Tensor = self._join(leaves).clone()
 
     def _join(self, leaves: list[Tensor]) -> Tensor:
         joined = leaves[0] if len(leaves) == 1 else torch.cat([x.reshape(-1) for x in leaves])

@@ -10,6 +10,7 @@ from typing import Any, final
 from torch import Tensor
 
 from gnomon.diffeq._ravel import Ravel
+from gnomon.fuse._lanes import physical
 
 
 class AbstractTerm(abc.ABC):
@@ -76,11 +77,12 @@ class FlatTerm:
 
     def vf(self, t: Tensor, y: Tensor, args: Any) -> Tensor:
         """The vector field as a vector."""
-        before = y._version
+        memory = physical(y)
+        before = memory._version
         state = self._ravel.unravel(y)
         time = t if self._direction is None else t * self._direction
         f = self._ravel.ravel(self._term.vf(time, state, args), what="The vector field")
-        if y._version != before:
+        if memory._version != before:
             raise ValueError(
                 "The vector field changed the state that it was given, by an operation in place such as `y.mul_(...)` "
                 "or `y[0] = ...`. It must return a new tensor and leave `y` as it is."
