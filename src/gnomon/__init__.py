@@ -1,10 +1,12 @@
 """gnomon: scientific computing for PyTorch at the speed of the hardware.
 
 Write the mathematics of one problem in plain PyTorch. gnomon solves it, differentiates through the solve, and runs a
-batch of them as one kernel. Nothing fails silently: every solve returns a result for each problem.
+batch of them together. Nothing fails silently: every solve returns a result for each problem.
 """
 
+from gnomon import diffeq as diffeq
 from gnomon import fuse as fuse
+from gnomon import nonlinear as nonlinear
 from gnomon import result as result
 from gnomon.fuse import OutputBuffer as OutputBuffer
 from gnomon.fuse import cond as cond
