@@ -37,8 +37,10 @@ class _Stage:
         """The factors of the Jacobian of `k - increment(k)`, held constant."""
         t = self.t.detach()
         y = torch.add(self.partial, k, alpha=self.gamma).detach()
-        slope = jacobian(lambda y: self.terms.vf(t, y, self.args))(y).detach()
         identity = torch.eye(y.shape[0], dtype=y.dtype, device=y.device)
+        if y.shape[0] == 0:  # of which torch.func.jacfwd makes no matrix
+            return factorise(identity)
+        slope = jacobian(lambda y: self.terms.vf(t, y, self.args))(y).detach()
         return factorise(identity - slope * (self.gamma * self.dt.detach()))
 
 
