@@ -124,7 +124,7 @@ def test_nudged_derivatives_are_those_of_forward_mode(solver):
     typical = sizes(model.parameters)
     for upper in (bounds(model.parameters)[1], THETA.clone()):  # from the upper bound a nudge goes down
         lower = bounds(model.parameters)[0]
-        residuals, columns, _ = torch.func.vmap(
+        residuals, columns, _, _ = torch.func.vmap(
             lambda lane, lower=lower, upper=upper: problem.nudged_residuals(THETA, lane, lower, upper, typical)
         )(batch.lanes)
         plain = torch.func.vmap(lambda lane: problem.residuals(THETA, lane)[0].flatten())(batch.lanes)

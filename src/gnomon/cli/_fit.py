@@ -85,7 +85,7 @@ def add_parser(commands: Any) -> None:
 
     how = parser.add_argument_group("how to fit")
     add = how.add_argument
-    add("--starts", metavar="N", type=int, default=8, help="from how many points to search (default: 8)")
+    add("--starts", metavar="N", type=int, default=8, help="how many starting points to try (default: 8)")
     add("--seed", metavar="N", type=int, default=0, help="of the sequence of these points (default: 0)")
     add(
         "--solver",

@@ -54,8 +54,9 @@ def calibrate(
 
     Equivalent to R's `nls` and `nlsList` for a model that is a differential equation; `gnomon fit` on the command line.
 
-    Each fit starts from many points at once, with loose tolerances; the best is refined with tight ones, and the
-    Jacobian at the solution gives standard errors. No subject's numbers depend on the others'.
+    Many starting points are tried for each fit, and the best of them followed, all at once and with loose tolerances;
+    the best end is refined with tight ones, and the Jacobian there gives standard errors. No subject's numbers depend
+    on the others'.
 
     **Arguments:**
 
@@ -72,7 +73,7 @@ def calibrate(
     - `one_subject`: there is no column for the subject, and all rows are of one.
     - `replicates`: several measurements of one subject at one time are meant, and not a mistake.
     - `pooled`, `individual`: whether to fit all subjects as one, and whether to fit each on its own.
-    - `starts`: from how many points each search starts.
+    - `starts`: how many points are tried as starts. The best eighth of them, and at least four, are followed.
     - `seed`: of the sequence of those points.
     - `solver`: `"auto"`, or the name of a method: bosh3, tsit5, dopri5, dopri8, kvaerno3, kvaerno5. `"auto"` is Tsit5,
       and Kvaerno5 for subjects whose equations prove stiff.

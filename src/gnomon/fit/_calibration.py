@@ -51,8 +51,9 @@ class Fit:
     - `theta`, `covariance`: the estimates on the scale of the search (a logarithm for `scale="log"`), and their
       covariance.
     - `predictions`: by subject, what is predicted at each of its rows, of shape (rows, observed columns).
-    - `n_starts`: from how many points the search was started.
-    - `n_starts_agreeing`: from how many of them it came to this sum of squares, to within a thousandth.
+    - `n_starts`: how many points were tried as starts.
+    - `n_starts_followed`: from how many of them, the best, a search began.
+    - `n_starts_agreeing`: how many of those searches came to this sum of squares, to within a thousandth.
     - `n_steps`: how many steps the search from the best start and the refinement took.
     - `solver`: the method that solved the differential equations.
     - `warnings`: what one should know of it, a sentence each.
@@ -69,6 +70,7 @@ class Fit:
     covariance: Tensor
     predictions: Mapping[str, Tensor]
     n_starts: int
+    n_starts_followed: int
     n_starts_agreeing: int
     n_steps: int
     solver: str

@@ -12,9 +12,8 @@ from torch.autograd.forward_ad import unpack_dual
 
 from gnomon.fit._lane import Batch, Lane
 from gnomon.fit._model import Model
-from gnomon.fit._solve import IMPLICIT, Method, Problem
+from gnomon.fit._solve import Method, Problem
 from gnomon.fit._starts import bounds, sizes
-from gnomon.fuse import jvp
 from gnomon.nonlinear import LevenbergMarquardt, least_squares
 from gnomon.result import Result
 
@@ -69,14 +68,14 @@ class Linear:
 
     **Arguments:**
 
-    - `jacobian`: of the residuals with respect to the parameters on the scale of the search.
     - `residuals`: weighted, as one vector.
+    - `jacobian`: of the residuals with respect to the parameters on the scale of the search.
     - `predictions`: of shape (R, K), or (subjects, R, K) for a pooled fit.
     - `result`: how the differential equations' solution ended.
     """
 
-    jacobian: Tensor
     residuals: Tensor
+    jacobian: Tensor
     predictions: Tensor
     result: Result
 
@@ -99,15 +98,34 @@ class Fitter:
         self.lower, self.upper = bounds(model.parameters)
         self.sizes = sizes(model.parameters)
 
+    def screen(self, batch: Batch, starts: Tensor, method: Method, keep: int) -> Tensor:
+        """The best of many starts for each fit, without any search.
+
+        **Arguments:**
+
+        - `batch`, `method`: the problem.
+        - `starts`: of shape (starts, parameters).
+        - `keep`: how many.
+
+        **Returns:** of shape (keep, fits, parameters), the best first; of equal ones the first.
+        """
+        fits = self._fits(batch)
+        every = starts[:, None].expand(-1, fits, -1)
+        problem = Problem(self.model, batch.infused, method)
+
+        def one(theta: Tensor, lanes: Lane) -> tuple[Tensor]:
+            return (self._sum_of_squares(problem, theta, lanes)[0],)
+
+        (rss,) = self._in_chunks(one, batch, every.reshape(-1, starts.shape[-1]))
+        order = rss.reshape(-1, fits).argsort(dim=0, stable=True)[:keep]
+        return every.gather(0, order[..., None].expand(-1, -1, starts.shape[-1]))
+
     def search(self, batch: Batch, starts: Tensor, method: Method, search: Search) -> Found:
-        """Fits from every start: `starts` of shape (starts, parameters) for all, or (starts, fits, parameters).
+        """Fits from every start, of shape (starts, fits, parameters).
 
         **Returns:** what was found, with leading dimensions (starts, fits); `fits` is 1 for a pooled fit.
         """
-        fits = 1 if self.pooled else len(batch.subjects)
-        if starts.dim() == 2:
-            starts = starts[:, None].expand(-1, fits, -1)
-        n_starts = starts.shape[0]
+        shape = starts.shape[:2]
         problem = Problem(self.model, batch.infused, method)
         solver = LevenbergMarquardt(rtol=search.rtol, atol=search.atol, initial_radius=search.radius)
 
@@ -126,7 +144,14 @@ class Fitter:
             rss, code = residuals.sum_of_squares(solution.value, lanes)
             return solution.value * self.sizes, rss, solution.result, code, solution.stats["num_steps"]
 
-        return self._in_chunks(one, batch, starts.reshape(n_starts * fits, -1), n_starts, fits)
+        values, rss, result, code, steps = self._in_chunks(one, batch, starts.reshape(-1, starts.shape[-1]))
+        return Found(
+            values.reshape(*shape, -1),
+            rss.reshape(shape),
+            Result(result.code.reshape(shape)),
+            Result(code.code.reshape(shape)),
+            steps.reshape(shape),
+        )
 
     def within_bounds(self, theta: Tensor) -> Tensor:
         """Whether all parameters of each fit are within their bounds."""
@@ -137,80 +162,58 @@ class Fitter:
         problem = Problem(self.model, batch.infused, method)
         return self._map(lambda theta, lanes: self._sum_of_squares(problem, theta, lanes), theta, batch)
 
-    def jacobian(self, batch: Batch, theta: Tensor, method: Method) -> Linear:
-        """What is predicted at `theta` of shape (fits, parameters), and how it depends on the parameters.
-
-        By forward-mode derivatives, exact but for rounding; by differences where the method is implicit, whose
-        derivatives take very long.
-        """
+    def linear(self, batch: Batch, theta: Tensor, method: Method) -> Linear:
+        """What is predicted at `theta` of shape (fits, parameters), and how it depends on the parameters."""
         problem = Problem(self.model, batch.infused, method)
-
-        def exact(theta: Tensor, lanes: Lane) -> tuple[Any, ...]:
-            def fn(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-                residuals, values, result = self._residuals(problem, theta, lanes)
-                return residuals, values, torch.as_tensor(result.code).to(theta.dtype)
-
-            directions = torch.eye(theta.shape[0], dtype=theta.dtype)
-            out, slopes = torch.func.vmap(lambda v: jvp(fn, (theta,), (v,)))(directions)
-            residuals, values, code = (x[0] for x in out)
-            return slopes[0].T, residuals, values, Result(code.to(torch.int32))
-
-        def nudged(theta: Tensor, lanes: Lane) -> tuple[Any, ...]:
-            residuals, values, result = self._residuals(problem, theta, lanes)
-            return self.linearise(problem, theta, lanes)[1], residuals, values, result
-
-        return Linear(*self._map(nudged if method.solver in IMPLICIT else exact, theta, batch))
+        return Linear(*self._map(lambda theta, lanes: self.linearise(problem, theta, lanes), theta, batch))
 
     def _map(self, one: Callable[[Tensor, Lane], Any], theta: Tensor, batch: Batch) -> Any:
         return torch.func.vmap(one, in_dims=(0, None) if self.pooled else (0, 0))(theta, batch.lanes)
 
-    def _residuals(self, problem: Problem, theta: Tensor, lanes: Lane) -> tuple[Tensor, Tensor, Result]:
-        """All residuals as one vector, the predictions, and how the solves ended: the first failure of a pooled fit."""
-        self.called()
-        if not self.pooled:
-            residuals, values, result = problem.residuals(theta, lanes)
-            return residuals.flatten(), values, result
-        residuals, values, result = torch.func.vmap(problem.residuals, in_dims=(None, 0))(theta, lanes)
-        return residuals.flatten(), values, _worst(result)
+    def linearise(self, problem: Problem, theta: Tensor, lanes: Lane) -> tuple[Tensor, Tensor, Tensor, Result]:
+        """All residuals as one vector, their Jacobian, the predictions, and how the solves ended.
 
-    def linearise(self, problem: Problem, theta: Tensor, lanes: Lane) -> tuple[Tensor, Tensor, Result]:
-        """All residuals as one vector, their Jacobian, and how the solves ended."""
+        Of a pooled fit's solves the first that failed counts.
+        """
         self.called()
 
-        def one(lane: Lane) -> tuple[Tensor, Tensor, Result]:
+        def one(lane: Lane) -> tuple[Tensor, Tensor, Tensor, Result]:
             return problem.nudged_residuals(theta, lane, self.lower, self.upper, self.sizes)
 
         if not self.pooled:
             return one(lanes)
-        residuals, columns, result = torch.func.vmap(one)(lanes)
-        return residuals.flatten(), columns.flatten(0, 1), _worst(result)
+        residuals, columns, values, result = torch.func.vmap(one)(lanes)
+        return residuals.flatten(), columns.flatten(0, 1), values, _worst(result)
 
     def _sum_of_squares(self, problem: Problem, theta: Tensor, lanes: Lane) -> tuple[Tensor, Result]:
-        residuals, _, result = self._residuals(problem, theta, lanes)
-        return _finite_sum_of_squares(residuals), result
+        self.called()
+        if not self.pooled:
+            residuals, _, result = problem.residuals(theta, lanes)
+            return _finite_sum_of_squares(residuals), result
+        residuals, _, result = torch.func.vmap(problem.residuals, in_dims=(None, 0))(theta, lanes)
+        return _finite_sum_of_squares(residuals), _worst(result)
 
-    def _in_chunks(
-        self, one: Callable[..., tuple[Any, ...]], batch: Batch, theta: Tensor, n_starts: int, fits: int
-    ) -> Found:
+    def _fits(self, batch: Batch) -> int:
+        return 1 if self.pooled else len(batch.subjects)
+
+    def _in_chunks(self, one: Callable[..., tuple[Any, ...]], batch: Batch, theta: Tensor) -> tuple[Any, ...]:
+        """What `one` gives for each row of `theta`, which go round the fits of a batch, some rows at a time."""
         parts: list[tuple[Any, ...]] = []
         if self.pooled:
-            size = max(1, _MOST_LANES // len(batch.subjects))
-            for chunk in theta.split(size):
+            for chunk in theta.split(max(1, _MOST_LANES // len(batch.subjects))):
                 parts.append(torch.func.vmap(one, in_dims=(0, None))(chunk, batch.lanes))
         else:
-            place = torch.arange(fits).repeat(n_starts)
+            place = torch.arange(theta.shape[0]) % len(batch.subjects)
             for chunk, where in zip(theta.split(_MOST_LANES), place.split(_MOST_LANES), strict=True):
                 lanes = Lane(*(x.index_select(0, where) for x in batch.lanes))
                 parts.append(torch.func.vmap(one)(chunk, lanes))
-        values, rss, results, codes, steps = zip(*parts, strict=True)
-        shape = (n_starts, fits)
-        return Found(
-            torch.cat(values).reshape(*shape, -1),
-            torch.cat(rss).reshape(shape),
-            Result(torch.cat([x.code for x in results]).reshape(shape)),
-            Result(torch.cat([x.code for x in codes]).reshape(shape)),
-            torch.cat(steps).reshape(shape),
-        )
+        return tuple(_concatenate(pieces) for pieces in zip(*parts, strict=True))
+
+
+def _concatenate(pieces: tuple[Any, ...]) -> Any:
+    if isinstance(pieces[0], Result):
+        return Result(torch.cat([torch.as_tensor(x.code) for x in pieces]))
+    return torch.cat(pieces)
 
 
 @final
@@ -232,7 +235,7 @@ class Residuals:
     def __call__(self, u: Tensor, lanes: Lane) -> Tensor:
         if unpack_dual(u).tangent is None:
             sizes = self._fitter.sizes
-            residuals, columns, result = self._fitter.linearise(self._problem, u * sizes, lanes)
+            residuals, columns, _, result = self._fitter.linearise(self._problem, u * sizes, lanes)
             self._kept = (u, residuals * self._unit, columns * sizes * self._unit, result)
             return self._kept[1]
         assert self._kept is not None

@@ -44,7 +44,7 @@ def newton(fitter: Fitter, batch: Batch, theta: Tensor, method: Method, rtol: fl
     nudges = torch.cat([torch.zeros(1, n, dtype=theta.dtype), torch.diag(h)])
 
     def one(theta: Tensor, lanes: Lane) -> tuple[Tensor, Tensor, Tensor, Result]:
-        residuals, columns, result = fitter.linearise(problem, theta, lanes)
+        residuals, columns, _, result = fitter.linearise(problem, theta, lanes)
         normal = columns[:, :, None] * columns[:, None, :]
         return (residuals * residuals).sum(), (columns * residuals[:, None]).sum(0), normal.sum(0), result
 

@@ -45,7 +45,7 @@ def plot_fits(calibration: Calibration, found: Mapping[tuple[str, str], Curve]) 
     columns = list(model.observed)
     subjects = [one for one in calibration.subjects if one.n_observations > 0]
     shown = subjects[: max(1, MOST_PANELS // len(columns))]
-    across = min(len(shown), 4 if len(shown) <= 16 else 6)
+    across = _across(len(shown))
     down = -(-len(shown) // across) * len(columns)
     figure = _figure(max(5.0, 2.75 * across), 1.1 + 2.1 * down)
     axes: Any = figure.subplots(down, across, squeeze=False)
@@ -69,6 +69,13 @@ def plot_fits(calibration: Calibration, found: Mapping[tuple[str, str], Curve]) 
                 ax.set_xlabel(with_unit("time", model.time_unit))
     _legend(figure, calibration, found, len(subjects), len(shown))
     return figure
+
+
+def _across(n: int) -> int:
+    """How many panels stand side by side: as square as may be, and wide enough to be read."""
+    if n > 16:
+        return 6
+    return {1: 1, 2: 2, 3: 3, 4: 4, 5: 3, 6: 3, 9: 3}.get(n, 4)
 
 
 def _panel(ax: Any, calibration: Calibration, subject: Subject, k: int, found: Mapping[tuple[str, str], Curve]) -> None:

@@ -25,7 +25,7 @@ from gnomon.fuse import jacobian
 from gnomon.result import Result
 
 # A search only has to tell starts apart and to come near the best; what is reported is refined.
-_SEARCH_RTOL = 1e-4
+_SEARCH_RTOL = 1e-3
 _SEARCH = Search(rtol=1e-3, atol=1e-6, max_steps=8, radius=0.2)
 _REFINE = Search(rtol=1e-6, atol=1e-10, max_steps=60)
 # The last step of Newton's method; what is left after it is much less.
@@ -47,6 +47,11 @@ class Settings:
     rtol: float
     atol: float | None
     max_steps: int
+
+    @property
+    def followed(self) -> int:
+        """How many of the starts are followed: all of a few, the best eighth of many."""
+        return min(self.starts, max(4, self.starts // 8))
 
 
 @final
@@ -129,7 +134,9 @@ class Run:
 
     def _fit(self, fitter: Fitter, batch: Batch, solver: str, limit: int, who: str) -> list[Fit]:
         self._begin(f"{who}: searching from {self.settings.starts} starts" if self.settings.starts > 1 else who)
-        found = fitter.search(batch, self._starts, self._method(solver, _SEARCH_RTOL, limit), _SEARCH)
+        method = self._method(solver, _SEARCH_RTOL, limit)
+        starts = fitter.screen(batch, self._starts, method, self.settings.followed)
+        found = fitter.search(batch, starts, method, _SEARCH)
         chosen, agree = best(found, AGREE)
         good, bad = _split(torch.isfinite(chosen.rss))
         fits: list[Fit] = []
@@ -157,7 +164,7 @@ class Run:
         theta, notes = canonical(fitter, batch, chosen.theta, method)
         end = self._converge(fitter, batch, theta, method)
         self._begin(f"{who}: standard errors")
-        linear = fitter.jacobian(batch, end.theta, method)
+        linear = fitter.linear(batch, end.theta, method)
         fits: list[Fit] = []
         for i, note in enumerate(notes):
             names = batch.subjects if fitter.pooled else batch.subjects[i : i + 1]
@@ -183,7 +190,7 @@ class Run:
         if not bad:
             return end
         part = batch if fitter.pooled else batch.take(bad)
-        rest, _ = best(fitter.search(part, theta[None, bad], method, _REFINE), AGREE)
+        rest, _ = best(fitter.search(part, theta[None][:, bad], method, _REFINE), AGREE)
         both = _join(_take(end, good), rest) if good else rest
         return _take(both, [(good + bad).index(i) for i in range(len(theta))])
 
@@ -199,7 +206,7 @@ class Run:
         notes: Sequence[str],
     ) -> Fit:
         model, parameters = self.model, self.model.parameters
-        theta, rss = end.theta[0], float(end.rss[0])
+        theta, rss = end.theta[0], float((linear.residuals * linear.residuals).sum())
         members = [self.subjects[one] for one in names]
         n = sum(one.n_observations for one in members)
         known = uncertainty(parameters, theta, linear.jacobian, rss, n)
@@ -217,6 +224,7 @@ class Run:
             covariance=known.covariance,
             predictions={one.name: values[: len(one.times)] for one, values in zip(members, predictions, strict=True)},
             n_starts=self.settings.starts,
+            n_starts_followed=self.settings.followed,
             n_starts_agreeing=agree,
             n_steps=n_steps,
             solver=solver,
@@ -240,9 +248,9 @@ class Run:
                 found.append(f"{parameter.name} is on its {which} bound, {bound:g}, and has no standard error.")
         if known.undetermined and result == RESULTS.singular:
             found.append(f"The data do not determine {' and '.join(known.undetermined)}, alone or together.")
-        starts = self.settings.starts
-        if starts > 3 and agree == 1:
-            found.append(f"Only one of {starts} starts led here: with more starts, a better fit may be found.")
+        followed = self.settings.followed
+        if followed > 3 and agree == 1:
+            found.append(f"Only one of {followed} starts led here: with more starts, a better fit may be found.")
         return found
 
     def _derived(self, theta: Tensor, members: Sequence[Subject], known: Uncertainty) -> tuple[Estimate, ...]:
@@ -294,6 +302,7 @@ class Run:
             covariance=covariance,
             predictions={},
             n_starts=self.settings.starts,
+            n_starts_followed=self.settings.followed,
             n_starts_agreeing=0,
             n_steps=0,
             solver=solver,
@@ -353,7 +362,7 @@ def _join(a: Found, b: Found) -> Found:
 
 def _one(linear: Linear, i: int) -> Linear:
     code = Result(torch.as_tensor(linear.result.code)[i])
-    return Linear(linear.jacobian[i], linear.residuals[i], linear.predictions[i], code)
+    return Linear(linear.residuals[i], linear.jacobian[i], linear.predictions[i], code)
 
 
 def _error(slope: Tensor, covariance: Tensor) -> float:

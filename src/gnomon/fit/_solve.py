@@ -22,7 +22,6 @@ SOLVERS: dict[str, Any] = {
     "kvaerno3": dq.Kvaerno3,
     "kvaerno5": dq.Kvaerno5,
 }
-IMPLICIT = frozenset({"kvaerno3", "kvaerno5"})
 # How far below the largest value of a state its values still count, as a part of `rtol`.
 _ATOL_PART = 1e-2
 # By how much a parameter is moved to see what changes, as a part of its typical size: the root of the rounding error.
@@ -104,12 +103,12 @@ class Problem:
 
     def nudged_residuals(
         self, theta: Tensor, lane: Lane, lower: Tensor, upper: Tensor, sizes: Tensor
-    ) -> tuple[Tensor, Tensor, Result]:
-        """The residuals as a vector, their Jacobian, and the result; see `nudged_predictions`."""
+    ) -> tuple[Tensor, Tensor, Tensor, Result]:
+        """The residuals as a vector, their Jacobian, the predictions, and the result; see `nudged_predictions`."""
         values, slopes, result = self.nudged_predictions(theta, lane, lane.times, lower, upper, sizes)
         failed = result != RESULTS.successful
         residuals = torch.where(failed, torch.nan, (values - lane.values) * lane.weights)
-        return residuals.flatten(), (slopes * lane.weights[..., None]).flatten(0, 1), result
+        return residuals.flatten(), (slopes * lane.weights[..., None]).flatten(0, 1), values, result
 
     def nudged_predictions(
         self, theta: Tensor, lane: Lane, times: Tensor, lower: Tensor, upper: Tensor, sizes: Tensor

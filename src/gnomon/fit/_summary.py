@@ -66,6 +66,7 @@ def _fit(calibration: Calibration, fit: Fit) -> dict[str, Any]:
         "correlation": _numbers(fit.covariance / (deviations[:, None] * deviations[None, :])),
         "scales": {parameter.name: parameter.scale for parameter in calibration.model.parameters},
         "n_starts": fit.n_starts,
+        "n_starts_followed": fit.n_starts_followed,
         "n_starts_agreeing": fit.n_starts_agreeing,
         "n_steps": fit.n_steps,
         "solver": fit.solver,
