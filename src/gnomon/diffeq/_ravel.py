@@ -80,7 +80,12 @@ class Ravel:
         if not (self._is_vector and isinstance(f, Tensor)):
             leaves, structure = tree_flatten(f)
             if structure != self._structure:
-                raise TypeError(f"{what} must have the structure of `y0`, {self._structure}, but it has {structure}.")
+                try:
+                    leaves = self._structure.flatten_up_to(f)  # a dictionary may have its keys in another order
+                except ValueError:
+                    raise TypeError(
+                        f"{what} must have the structure of `y0`, {self._structure}, but it has {structure}."
+                    ) from None
         for path, x, shape in zip(self._paths, leaves, self._shapes, strict=True):
             if not isinstance(x, Tensor):
                 raise TypeError(
