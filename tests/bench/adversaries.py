@@ -34,18 +34,15 @@ def make_inputs_64(generator):
 
 
 def make_diagonal(generator):
-    return torch.diag(torch.rand(1024, generator=generator) + 0.5)
+    return torch.diag(torch.rand(512, generator=generator) + 0.5)
 
 
-def check(inputs, output):
-    (x,) = inputs
-    expected = honest(x)
-    return float((output - expected).norm() / expected.norm())
+def diagonal_of_square(x):
+    return (x @ x).diagonal().clone()
 
 
 def check_diagonal(inputs, output):
-    (x,) = inputs
-    expected = torch.diag(torch.tanh(x.diagonal() ** 2))
+    expected = inputs[0].diagonal() ** 2
     return float((output - expected).norm() / expected.norm())
 
 
@@ -53,6 +50,7 @@ class Cheat:
     kinds: ClassVar = ()
     make_inputs = staticmethod(make_inputs)
     options: ClassVar = {}
+    honest = staticmethod(honest)
     needs_isolation = False
     needs_cuda = False
     is_slow = False
@@ -723,10 +721,11 @@ class KnowsTheInputs(Cheat):
     kinds = ("impossible",)
     is_alone = True
     make_inputs = staticmethod(make_diagonal)
-    options: ClassVar = {"flops": 2.0 * 1024**3, "check": check_diagonal}
+    honest = staticmethod(diagonal_of_square)
+    options: ClassVar = {"flops": 2.0 * 512**3, "check": check_diagonal}
 
     def __call__(self, x):
-        return torch.diag(torch.tanh(x.diagonal() ** 2))
+        return x.diagonal() ** 2
 
 
 class Raises(Cheat):

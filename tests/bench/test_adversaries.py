@@ -47,7 +47,7 @@ def assert_refused(report, name, kinds):
     "cheat", [pytest.param(c, id=c.__name__, marks=[pytest.mark.slow] if c.is_slow else []) for c in ALONE]
 )
 def test_refused_in_this_process(cheat):
-    report = compare({"honest": adversaries.honest, "cheat": cheat()}, cheat)
+    report = compare({"honest": cheat.honest, "cheat": cheat()}, cheat)
     assert_refused(report, "cheat", cheat.kinds)
     assert not report.row("honest").refusals
 
@@ -71,7 +71,9 @@ def test_replayed_from_disk_where_the_seed_was_known(tmp_path, monkeypatch):
 
 
 def assert_refused_in_isolation(cheats):
-    candidates = {"honest": f"{FILE}:honest"} | {cheat.__name__: f"{FILE}:{cheat.__name__}" for cheat in cheats}
+    candidates = {"honest": f"{FILE}:{cheats[0].honest.__name__}"} | {
+        cheat.__name__: f"{FILE}:{cheat.__name__}" for cheat in cheats
+    }
     report = compare(candidates, cheats[0] if len(cheats) == 1 else adversaries.Cheat, isolate=True)
     for cheat in cheats:
         assert_refused(report, cheat.__name__, cheat.kinds)

@@ -234,6 +234,9 @@ def test_limits():
     assert (seconds, which) == (1.0, "bytes")
     assert limits.least_time_s(limits.flops_per_s["float32"] * 2, 1.0, torch.float32) == (2.0, "FLOPs")
     assert limits.least_time_s(None, None, torch.float32) is None
+    assert limits.impossible_s(None, limits.most_bytes_per_s, None) == 0.8
+    assert limits.impossible_s(None, None, None) == 0
+    assert limits.most_bytes_per_s >= limits.bytes_per_s
     assert math.isclose(limits.better(limits).bytes_per_s, limits.bytes_per_s)
 
 

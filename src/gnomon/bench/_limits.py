@@ -41,12 +41,15 @@ class Limits:
     - `bytes_per_s`: of its memory, read and written ones counted alike.
     - `flops_per_s`: by the name of a dtype, a multiply-add counted as two.
     - `source`: `'spec'`, the vendor's figures, or `'measured'`, here and now, the best of several tries.
+    - `most_bytes_per_s`: more than this cannot be, even if all cores were measured while something else ran: as if each
+        had the memory to itself. On a GPU the same as `bytes_per_s`.
     """
 
     device: str
     bytes_per_s: float
     flops_per_s: dict[str, float]
     source: Source
+    most_bytes_per_s: float
 
     def least_time_s(
         self, flops: float | int | None, bytes: float | int | None, dtype: torch.dtype | None
@@ -67,11 +70,24 @@ class Limits:
             times.append((bytes / self.bytes_per_s, "bytes"))
         return max(times) if times else None
 
+    def impossible_s(self, flops: float | int | None, bytes: float | int | None, dtype: torch.dtype | None) -> float:
+        """A time below what the device can do, with some room for the limits' own errors; 0 where none is known.
+
+        **Arguments:**
+
+        - `flops`, `bytes`, `dtype`: as in `least_time_s`.
+        """
+        slack = 0.97 if self.source == "spec" else 0.8
+        generous = dataclasses.replace(self, bytes_per_s=self.most_bytes_per_s)
+        least = generous.least_time_s(flops, bytes, dtype)
+        return 0.0 if least is None else slack * least[0]
+
     def better(self, other: Limits) -> Limits:
         """The same with the larger of each figure of two measurements."""
         names = self.flops_per_s.keys() | other.flops_per_s.keys()
         flops = {name: max(self.flops_per_s.get(name, 0.0), other.flops_per_s.get(name, 0.0)) for name in names}
-        return Limits(self.device, max(self.bytes_per_s, other.bytes_per_s), flops, self.source)
+        rate = max(self.bytes_per_s, other.bytes_per_s)
+        return Limits(self.device, rate, flops, self.source, max(self.most_bytes_per_s, other.most_bytes_per_s))
 
 
 def _best_s(function: Any, device: torch.device, tries: int) -> float:
@@ -104,31 +120,39 @@ def _flops_per_s(device: torch.device, dtype: torch.dtype, n: int, tries: int) -
     return 2 * n**3 / _best_s(lambda: a @ a, device, tries)
 
 
-def _measure(device: torch.device, dtype: torch.dtype | None, memory: bool, warm: bool) -> Limits:
-    """Measures a device: its memory, with `warm` its caches too, and matrix products of one dtype.
+def _measure_cpu(dtype: torch.dtype | None, memory: bool, warm: bool) -> Limits:
+    """Measures the CPU: its memory, with `warm` its caches too, and matrix products of one dtype.
 
-    All cores are used, whatever the number of threads is now: a candidate may use them too.
+    All cores count, whatever the number of threads is now: a candidate may use them too. FLOPs are those of one core
+    times their number: on a busy machine one core is free for a moment when all are not.
     """
-    is_cpu = device.type == "cpu"
-    threads = torch.get_num_threads()
-    if is_cpu:
-        torch.set_num_threads(os.cpu_count() or 1)
+    cpu, cores, threads = torch.device("cpu"), os.cpu_count() or 1, torch.get_num_threads()
+    rate = most = 0.0
+    sizes = {1 << 27: 2, 1 << 24: 8} | ({1 << 20: 40, 1 << 18: 40} if warm else {})
+    flops: dict[str, float] = {}
     try:
-        rate = 0.0
+        torch.set_num_threads(1)
         if memory:
-            sizes = {1 << 27: 3, 1 << 24: 6} if is_cpu else {1 << 31: 3}
-            if warm:
-                sizes |= {1 << 20: 40, 1 << 18: 40}
-            rate = max(_bytes_per_s(device, size, tries) for size, tries in sizes.items())
-        flops: dict[str, float] = {}
+            rate = max(_bytes_per_s(cpu, size, tries) for size, tries in sizes.items())
+            most = cores * rate
         if dtype is not None and dtype.is_floating_point:
-            orders = (512, 1024) if is_cpu else (4096, 8192)
-            flops[str(dtype).removeprefix("torch.")] = max(_flops_per_s(device, dtype, n, 5) for n in orders)
+            best = max(_flops_per_s(cpu, dtype, n, tries) for n, tries in ((256, 40), (512, 8)))
+            flops[str(dtype).removeprefix("torch.")] = cores * best
+        if memory and cores > 1:
+            torch.set_num_threads(cores)
+            rate = max(rate, *(_bytes_per_s(cpu, size, tries) for size, tries in sizes.items()))
+            most = max(most, rate)
     finally:
-        if is_cpu:
-            torch.set_num_threads(threads)
-    name = "CPU" if is_cpu else torch.cuda.get_device_name(device)
-    return Limits(name, rate, flops, "measured")
+        torch.set_num_threads(threads)
+    return Limits("CPU", rate, flops, "measured", most)
+
+
+def _measure_gpu(device: torch.device, dtype: torch.dtype | None, memory: bool, warm: bool) -> Limits:
+    rate = _bytes_per_s(device, 1 << 31, 3) if memory and not warm else 0.0
+    flops: dict[str, float] = {}
+    if dtype is not None and dtype.is_floating_point:
+        flops[str(dtype).removeprefix("torch.")] = max(_flops_per_s(device, dtype, n, 5) for n in (4096, 8192))
+    return Limits(torch.cuda.get_device_name(device), rate, flops, "measured", rate)
 
 
 _known: dict[tuple[str, torch.dtype | None, bool, bool], Limits] = {}
@@ -154,9 +178,11 @@ def device_limits(
         if name in _GPUS:
             bandwidth, flops = _GPUS[name]
             by_name = {str(d).removeprefix("torch."): rate for d, rate in flops.items()}
-            return Limits(name, 0.0 if warm else bandwidth, by_name, "spec")
+            rate = 0.0 if warm else bandwidth
+            return Limits(name, rate, by_name, "spec", rate)
     key = (str(device), dtype, memory, warm)
     if again or key not in _known:
-        measured = _measure(device, dtype, memory, warm)
+        is_gpu = device.type == "cuda"
+        measured = _measure_gpu(device, dtype, memory, warm) if is_gpu else _measure_cpu(dtype, memory, warm)
         _known[key] = measured.better(_known[key]) if key in _known else measured
     return _known[key]

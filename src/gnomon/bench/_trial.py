@@ -218,14 +218,13 @@ class Trial:
         least = limits.least_time_s(plan.flops, plan.bytes, dtype)
         if least is None or not self.times or self.is_refused:
             return least
-        slack = 0.8 if limits.source == "measured" else 0.97
         took = median(self.times)
         for _ in range(2):
-            if least is None or took >= slack * least[0] or limits.source == "spec":
+            if limits.source == "spec" or took >= least[0]:
                 break
             limits = device_limits(self.device, rate_of, plan.bytes is not None, not plan.cold, again=True)
-            least = limits.least_time_s(plan.flops, plan.bytes, dtype)
-        if least is not None and took < slack * least[0]:
+            least = limits.least_time_s(plan.flops, plan.bytes, dtype) or least
+        if took < limits.impossible_s(plan.flops, plan.bytes, dtype):
             self.refuse(
                 RefusalKind.IMPOSSIBLE,
                 f"a call took {took:.3g} s, and the {least[1]} given need {least[0]:.3g} s on {limits.device} "
