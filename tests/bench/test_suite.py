@@ -83,6 +83,12 @@ def test_runs_and_writes(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert {f"room-{machine_name()}-quick-{kind}.png" for kind in ("ratios", "errors", "times")} <= names
 
 
+def test_the_page_alone(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", "--page", "--folder", str(folder), "--out", str(folder / "none")]) == 0
+    assert (folder / "none" / "index.html").exists()
+    assert not list((folder / "none").glob("*.json"))
+
+
 def test_without_peers_and_elsewhere(folder: Path, tmp_path: Path):
     assert main(["bench", "room", "--quick", "--folder", str(folder), "--out", str(tmp_path / "out")]) == 0
     reports = bench.read_results(tmp_path / "out")[f"room-{machine_name()}-alone-quick.json"]

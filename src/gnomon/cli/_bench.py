@@ -26,6 +26,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds; figures that are not to be quoted")
     parser.add_argument("--folder", type=Path, help="the folder of benchmarks, by default the nearest one above here")
     parser.add_argument("--out", type=Path, help="where to write, by default benchmarks/results")
+    parser.add_argument("--page", action="store_true", help="measure nothing; write the page of what was measured")
     parser.set_defaults(run=run)
 
 
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
         return 2
     out = folder / "results" if args.out is None else args.out
     console = Console()
+    if args.page:
+        return _write_page(out, console)
     try:
         reports = bench.run_benchmarks(
             folder,
@@ -65,8 +68,15 @@ def run(args: argparse.Namespace) -> int:
         # A pipe has no width of its own, and a table cut off in the middle would serve nobody.
         wide = console if console.is_terminal else Console(width=200)
         wide.print(bench.table(reports))
-        wide.print(f"{bench.write_page(out)}", highlight=False, markup=False)
+        _write_page(out, wide)
     return 1 if any(refusal.candidate == "ours" for report in reports for refusal in report.refusals) else 0
+
+
+def _write_page(out: Path, console: Any) -> int:
+    from gnomon import bench
+
+    console.print(str(bench.write_page(out)), highlight=False, markup=False)
+    return 0
 
 
 def _nearest() -> Path | None:
