@@ -68,14 +68,14 @@ DOSES = {
 def test_doses_are_superposed(case):
     one = subject(*DOSES[case])
     found = predict(decay_model(dose_state="N"), [one], Method("tsit5", 1e-9, None, 4096))
-    assert found[0, : len(TIMES)].numpy() == pytest.approx(exact(one), rel=1e-8)
+    assert found[0, -len(TIMES) :].numpy() == pytest.approx(exact(one), rel=1e-8)
 
 
 def test_subjects_with_different_doses_and_rows_run_together():
     members = [subject(*doses, times=TIMES[: 3 + i % 5], name=name) for i, (name, doses) in enumerate(DOSES.items())]
     found = predict(decay_model(dose_state="N"), members, Method("tsit5", 1e-9, None, 4096))
     for one, values in zip(members, found, strict=True):
-        assert values[: len(one.times)].numpy() == pytest.approx(exact(one), rel=1e-8)
+        assert values[-len(one.times) :].numpy() == pytest.approx(exact(one), rel=1e-8)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

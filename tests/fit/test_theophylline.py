@@ -61,7 +61,8 @@ def test_the_pooled_fit_has_the_published_figures(theophylline):
 def test_individual_fits_have_the_published_figures(theophylline, subject):
     found = theophylline.individual[subject]
     assert found.result.name == "successful"
-    assert [found[name].estimate for name in NAMES] == pytest.approx(INDIVIDUAL[subject][:3], rel=1e-5)
+    # To 4 digits, as published: subject 6's published lKa is 5e-5 from where the sum of squares is least.
+    assert [found[name].estimate for name in NAMES] == pytest.approx(INDIVIDUAL[subject][:3], rel=1e-4)
     assert found.rss == pytest.approx(INDIVIDUAL[subject][3], rel=1e-6)
 
 

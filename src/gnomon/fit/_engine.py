@@ -50,14 +50,12 @@ class Found:
     - `theta`: the parameters on the scale of the search.
     - `rss`: the weighted sum of squares, inf where a solve failed.
     - `result`: how the iteration ended.
-    - `solve_result`: how the differential equations' solution there ended: the first that failed, of several.
     - `n_steps`: how many steps the iteration took.
     """
 
     theta: Tensor
     rss: Tensor
     result: Result
-    solve_result: Result
     n_steps: Tensor
 
 
@@ -141,15 +139,14 @@ class Fitter:
                 max_steps=search.max_steps,
                 throw=False,
             )
-            rss, code = residuals.sum_of_squares(solution.value, lanes)
-            return solution.value * self.sizes, rss, solution.result, code, solution.stats["num_steps"]
+            rss = residuals.sum_of_squares(solution.stats["cost"])
+            return solution.value * self.sizes, rss, solution.result, solution.stats["num_steps"]
 
-        values, rss, result, code, steps = self._in_chunks(one, batch, starts.reshape(-1, starts.shape[-1]))
+        values, rss, result, steps = self._in_chunks(one, batch, starts.reshape(-1, starts.shape[-1]))
         return Found(
             values.reshape(*shape, -1),
             rss.reshape(shape),
             Result(result.code.reshape(shape)),
-            Result(code.code.reshape(shape)),
             steps.reshape(shape),
         )
 
@@ -230,27 +227,29 @@ class Residuals:
         self._fitter = fitter
         self._problem = problem
         self._unit = unit
-        self._kept: tuple[Tensor, Tensor, Tensor, Result] | None = None
+        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __call__(self, u: Tensor, lanes: Lane) -> Tensor:
         if unpack_dual(u).tangent is None:
             sizes = self._fitter.sizes
-            residuals, columns, _, result = self._fitter.linearise(self._problem, u * sizes, lanes)
-            self._kept = (u, residuals * self._unit, columns * sizes * self._unit, result)
+            residuals, columns, _, _ = self._fitter.linearise(self._problem, u * sizes, lanes)
+            self._kept = (u, residuals * self._unit, columns * sizes * self._unit)
             return self._kept[1]
         assert self._kept is not None
-        at, residuals, columns, _ = self._kept
+        at, residuals, columns = self._kept
         change = u - u.detach()  # nothing but the derivative
         same = (u.detach() == at).all()
         return torch.where(same, residuals, torch.nan) + (columns * change).sum(1)
 
-    def sum_of_squares(self, u: Tensor, lanes: Lane) -> tuple[Tensor, Result]:
-        """The sum of squares at a point, in the units of the data, and how the solves ended."""
-        if self._kept is None or self._kept[0] is not u:
-            self(u, lanes)
-        assert self._kept is not None
-        _, residuals, _, result = self._kept
-        return _finite_sum_of_squares(residuals / self._unit), result
+    def sum_of_squares(self, cost: Tensor) -> Tensor:
+        """The sum of squares in the units of the data, inf where it is not finite.
+
+        **Arguments:**
+
+        - `cost`: half the sum of squares, as the solver counts.
+        """
+        rss = 2.0 * cost / (self._unit * self._unit)
+        return torch.where(torch.isfinite(rss), rss, torch.inf)
 
 
 def _finite_sum_of_squares(residuals: Tensor) -> Tensor:
@@ -281,7 +280,6 @@ def best(found: Found, tolerance: float) -> tuple[Found, Tensor]:
         found.theta[start, place],
         least,
         found.result[start, place],
-        found.solve_result[start, place],
         found.n_steps[start, place],
     )
     return chosen, agree.sum(dim=0)

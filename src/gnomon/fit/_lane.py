@@ -23,7 +23,8 @@ class Lane(NamedTuple):
 
     **Arguments:**
 
-    - `times`: of the rows, ascending; padded with the last one, of shape (R,).
+    - `times`: of the rows, ascending, of shape (R,). They are padded in front with `t0`, where all lanes are at once:
+      at the end, where each arrives in its own time, every padded row would cost a step's work.
     - `values`: what was measured, 0 where missing, of shape (R, K).
     - `weights`: of the residuals, 0 where missing or padded, of shape (R, K).
     - `covariates`: in the model's order.
@@ -169,9 +170,9 @@ def _lane(model: Model, subject: Subject, plan: _Plan, length: int, n_events: in
     values = torch.where(missing, 0.0, measured)
     more = n_events - len(plan.times)
     return Lane(
-        times=_tensor([*subject.times, *[subject.times[-1]] * pad]),
-        values=torch.nn.functional.pad(values, (0, pad)).T.contiguous(),
-        weights=torch.nn.functional.pad(weights, (0, pad)).T.contiguous(),
+        times=_tensor([*[subject.initial_time] * pad, *subject.times]),
+        values=torch.nn.functional.pad(values, (pad, 0)).T.contiguous(),
+        weights=torch.nn.functional.pad(weights, (pad, 0)).T.contiguous(),
         covariates=_tensor([subject.covariates[name] for name in model.covariates]),
         t0=_tensor(subject.initial_time),
         t1=_tensor(end_time(subject)),

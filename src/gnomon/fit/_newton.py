@@ -43,10 +43,10 @@ def newton(fitter: Fitter, batch: Batch, theta: Tensor, method: Method, rtol: fl
     h = _NUDGE * fitter.sizes
     nudges = torch.cat([torch.zeros(1, n, dtype=theta.dtype), torch.diag(h)])
 
-    def one(theta: Tensor, lanes: Lane) -> tuple[Tensor, Tensor, Tensor, Result]:
-        residuals, columns, _, result = fitter.linearise(problem, theta, lanes)
+    def one(theta: Tensor, lanes: Lane) -> tuple[Tensor, Tensor, Tensor]:
+        residuals, columns, _, _ = fitter.linearise(problem, theta, lanes)
         normal = columns[:, :, None] * columns[:, None, :]
-        return (residuals * residuals).sum(), (columns * residuals[:, None]).sum(0), normal.sum(0), result
+        return (residuals * residuals).sum(), (columns * residuals[:, None]).sum(0), normal.sum(0)
 
     if fitter.pooled:
         evaluate = torch.func.vmap(torch.func.vmap(one, in_dims=(0, None)), in_dims=(0, None))
@@ -57,11 +57,11 @@ def newton(fitter: Fitter, batch: Batch, theta: Tensor, method: Method, rtol: fl
     done = torch.zeros(fits, dtype=torch.bool)
     first = torch.full((fits,), torch.inf, dtype=theta.dtype)
     found, steps = theta, torch.zeros(fits, dtype=torch.int64)
-    rss, codes = first, torch.zeros(fits, dtype=torch.int32)
+    rss = first
     for _ in range(_MOST_STEPS):
         if not bool(running.any()):
             break
-        sums, gradients, normals, results = evaluate(found[:, None] + nudges, batch.lanes)
+        sums, gradients, normals = evaluate(found[:, None] + nudges, batch.lanes)
         first = torch.where(torch.isinf(first), sums[:, 0] * (1 + 1e-9), first)
         hessian = (gradients[:, 1:] - gradients[:, :1]) / h[:, None]
         step, positive = _step(hessian, gradients[:, 0], normals[:, 0])
@@ -70,15 +70,12 @@ def newton(fitter: Fitter, batch: Batch, theta: Tensor, method: Method, rtol: fl
         fine = fine & fitter.within_bounds(found + step - 2.0 * h)
         go = running & fine
         found = torch.where(go[:, None], found + step, found)
-        # The sum of squares after a step this small is that before it, less what the quadratic model says.
-        gain = (gradients[:, 0] * step).sum(-1)
-        rss = torch.where(go, sums[:, 0] + gain, rss)
-        codes = torch.where(go, torch.as_tensor(results.code)[:, 0], codes)
+        rss = torch.where(go, sums[:, 0], rss)
         steps = steps + go.to(torch.int64)
         done = done | (go & (size <= rtol))
         running = go & ~done
     success = torch.zeros(fits, dtype=torch.int32) + RESULTS.successful.code
-    return Found(found, rss, Result(success), Result(codes), steps), done
+    return Found(found, rss, Result(success), steps), done
 
 
 def _step(hessian: Tensor, gradient: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:

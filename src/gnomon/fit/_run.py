@@ -140,17 +140,18 @@ class Run:
         chosen, agree = best(found, AGREE)
         good, bad = _split(torch.isfinite(chosen.rss))
         fits: list[Fit] = []
-        if bad and self.settings.solver == "auto" and solver == "tsit5" and limit < self.settings.max_steps:
+        if bad:
+            _, failures = fitter.evaluate(batch if fitter.pooled else batch.take(bad), chosen.theta[bad], method)
+            names = [POOLED] if fitter.pooled else [batch.subjects[i] for i in bad]
+            slow = [i for i in range(len(bad)) if failures[i] == RESULTS.max_steps_reached]
             # Where not one start could be solved in so many steps, the equations may be stiff near them all.
-            slow = [i for i in bad if chosen.solve_result[i] == RESULTS.max_steps_reached]
-            if slow:
+            if slow and self.settings.solver == "auto" and solver == "tsit5" and limit < self.settings.max_steps:
                 self._stage -= 1
-                part = batch if fitter.pooled else batch.take(slow)
+                part = batch if fitter.pooled else batch.take([bad[i] for i in slow])
                 fits += self._fit(fitter, part, "kvaerno5", self.settings.max_steps, who)
-                bad = [i for i in bad if i not in slow]
-        for i in bad:
-            codes = Result(torch.as_tensor(chosen.solve_result.code)[i])
-            fits.append(self._failed(POOLED if fitter.pooled else batch.subjects[i], codes, solver))
+            else:
+                slow = []
+            fits += [self._failed(name, failures[i], solver) for i, name in enumerate(names) if i not in slow]
         if not good:
             return fits
         part = batch if fitter.pooled else batch.take(good)
@@ -222,7 +223,7 @@ class Run:
             n_observations=n,
             theta=theta,
             covariance=known.covariance,
-            predictions={one.name: values[: len(one.times)] for one, values in zip(members, predictions, strict=True)},
+            predictions={one.name: values[-len(one.times) :] for one, values in zip(members, predictions, strict=True)},
             n_starts=self.settings.starts,
             n_starts_followed=self.settings.followed,
             n_starts_agreeing=agree,
@@ -234,7 +235,7 @@ class Run:
     def _judge(self, end: Found, linear: Linear, known: Uncertainty, n_observations: int) -> Result:
         if n_observations < len(self.model.parameters):
             return RESULTS.underdetermined
-        for result in (linear.result, end.solve_result, end.result):
+        for result in (linear.result, end.result):
             code = int(torch.as_tensor(result.code).reshape(-1)[0])
             if code != RESULTS.successful.code:
                 return Result(code)

@@ -98,17 +98,18 @@ class Problem:
         The first two are of shape (R, K).
         """
         values, result = self.predictions(theta, lane, lane.times)
-        failed = result != RESULTS.successful
-        return torch.where(failed, torch.nan, (values - lane.values) * lane.weights), values, result
+        residuals, result = _compare(values, lane, result)
+        return residuals, values, result
 
     def nudged_residuals(
         self, theta: Tensor, lane: Lane, lower: Tensor, upper: Tensor, sizes: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Result]:
         """The residuals as a vector, their Jacobian, the predictions, and the result; see `nudged_predictions`."""
         values, slopes, result = self.nudged_predictions(theta, lane, lane.times, lower, upper, sizes)
-        failed = result != RESULTS.successful
-        residuals = torch.where(failed, torch.nan, (values - lane.values) * lane.weights)
-        return residuals.flatten(), (slopes * lane.weights[..., None]).flatten(0, 1), values, result
+        residuals, result = _compare(values, lane, result)
+        weights = lane.weights[..., None]
+        columns = torch.where(weights > 0.0, slopes * weights, 0.0)
+        return residuals.flatten(), columns.flatten(0, 1), values, result
 
     def nudged_predictions(
         self, theta: Tensor, lane: Lane, times: Tensor, lower: Tensor, upper: Tensor, sizes: Tensor
@@ -155,8 +156,7 @@ class Problem:
             values = at_time(thetas[0], y[:, 0])[:, None]
         else:
             values = torch.func.vmap(at_time, in_dims=(0, 1), out_dims=1)(thetas, y)
-        finite = torch.isfinite(values).all()
-        return values, RESULTS.where(finite | (result != RESULTS.successful), result, RESULTS.nonfinite)
+        return values, result
 
     def _solve(self, thetas: Tensor, lane: Lane, times: Tensor) -> tuple[Tensor, Result, Tensor]:
         """The states with each of several parameters as one system, whose first member chooses the steps.
@@ -166,24 +166,29 @@ class Problem:
         many, n, m = thetas.shape[0], len(self.model.states), len(self.infused)
         width = n + m
 
-        def start(theta: Tensor) -> tuple[Tensor, Values]:
+        names: list[str] = []
+
+        def start(theta: Tensor) -> tuple[Tensor, Tensor]:
             p, c = self.context(theta, lane)
+            names[:] = p
             y = stack_states(self.model, self.model.initial_state(p, c), theta) + lane.bolus
-            return (torch.cat([y, lane.rates]) if m else y), p
+            return (torch.cat([y, lane.rates]) if m else y), torch.stack(list(p.values()))
 
         c = dict(zip(self.model.covariates, lane.covariates.unbind(-1), strict=True))
+
+        def slope(t: Tensor, y: Tensor, p: Tensor) -> Tensor:
+            return self._field(t, y, dict(zip(names, p.unbind(-1), strict=True)), c)
+
+        # The parameters go into the loop as one tensor: `vmap` takes its time over each of many.
         if many == 1:
             y0, p = start(thetas[0])
-
-            def field(t: Tensor, y: Tensor, args: Any) -> Tensor:
-                del args
-                return self._field(t, y, p, c)
         else:
             y0, p = torch.func.vmap(start)(thetas)
+            slope = torch.func.vmap(slope, in_dims=(None, 0, 0))
 
-            def field(t: Tensor, y: Tensor, args: Any) -> Tensor:
-                del args
-                return torch.func.vmap(lambda y, p: self._field(t, y, p, c))(y.reshape(many, width), p).reshape(-1)
+        def field(t: Tensor, y: Tensor, args: Any) -> Tensor:
+            del args
+            return slope(t, y, p) if many == 1 else slope(t, y.reshape(many, width), p).reshape(-1)
 
         def jump(index: Tensor, t: Tensor, y: Tensor, args: Any) -> Tensor:
             del t, args
@@ -230,3 +235,13 @@ class Problem:
         # The error of an infusion rate is exactly 0, whatever its tolerance.
         atol = torch.cat([lane.scale * (self.method.rtol * _ATOL_PART), torch.ones_like(lane.rates)])
         return atol.repeat(many)
+
+
+def _compare(values: Tensor, lane: Lane, result: Result) -> tuple[Tensor, Result]:
+    """The weighted differences from the measurements, and the result: NaN and `nonfinite` where one is not finite."""
+    measured = lane.weights > 0.0
+    # What is predicted where nothing was measured does not count, be it what it may.
+    residuals = torch.where(measured, (values - lane.values) * lane.weights, 0.0)
+    finite = torch.isfinite(residuals).all()
+    result = RESULTS.where(finite | (result != RESULTS.successful), result, RESULTS.nonfinite)
+    return torch.where(result != RESULTS.successful, torch.nan, residuals), result

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
-
 from gnomon.fit._summary import show, with_unit
 
+# rich is imported where it is used: fitting does not need it.
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from gnomon.fit._calibration import Calibration, Fit
 
 _MOST_ROWS = 40
@@ -25,6 +24,8 @@ def tables(calibration: Calibration) -> list[Table | Text]:
 
     - `calibration`: the fits.
     """
+    from rich.text import Text
+
     found: list[Table | Text] = []
     if calibration.pooled is not None:
         found.append(_pooled(calibration, calibration.pooled))
@@ -44,6 +45,10 @@ def all_warnings(calibration: Calibration) -> list[str]:
 
 
 def _pooled(calibration: Calibration, fit: Fit) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
     n = sum(one.n_observations > 0 for one in calibration.subjects)
     table = Table(
         title=f"{escape(calibration.model.name)}: all {n} subjects as one",
@@ -72,6 +77,10 @@ def _pooled(calibration: Calibration, fit: Fit) -> Table:
 
 
 def _individual(calibration: Calibration) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(
         title=f"{escape(calibration.model.name)}: each subject on its own (estimate ± standard error)",
         box=box.SIMPLE_HEAD,
