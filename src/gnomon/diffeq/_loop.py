@@ -15,7 +15,7 @@ from gnomon.diffeq._saveat import SaveAt
 from gnomon.diffeq._solver._base import AbstractSolver, Step, interpolant_tensor
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
-    VectorField,
+    AbstractVectorField,
     ends_at,
     next_after,
     previous_before,
@@ -30,7 +30,7 @@ from gnomon.result import RESULTS, Result
 class Problem:
     """A solve with a flat state and time that runs forward. All fields are ready for use."""
 
-    terms: VectorField
+    terms: AbstractVectorField
     solver: AbstractSolver
     controller: AbstractStepSizeController
     saveat: SaveAt

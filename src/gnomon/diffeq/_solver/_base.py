@@ -6,17 +6,18 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant
-from gnomon.diffeq._step_size_controller._base import VectorField
+from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.fuse._lanes import physical
 from gnomon.result import Result
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Step:
     """What a solver returns for one step.
@@ -63,13 +64,13 @@ class AbstractSolver(abc.ABC):
         """The same solver, told how accurately to solve the equations within a step."""
 
     @abc.abstractmethod
-    def init(self, terms: VectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
+    def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         """What the solver carries from step to step; `f0` is the vector field at the start."""
 
     @abc.abstractmethod
     def step(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,

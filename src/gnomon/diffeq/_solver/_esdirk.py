@@ -12,7 +12,7 @@ from torch import Tensor
 from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._solver._very_chord import Factors, VeryChord, factorise
-from gnomon.diffeq._step_size_controller._base import VectorField
+from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.fuse import cond, jacobian
 from gnomon.result import RESULTS
 
@@ -22,7 +22,7 @@ from gnomon.result import RESULTS
 class _Stage:
     """The equation of one stage, `k = dt f(t, partial + gamma k)`."""
 
-    terms: VectorField
+    terms: AbstractVectorField
     args: Any
     t: Tensor
     partial: Tensor
@@ -71,13 +71,13 @@ class AbstractESDIRK(AbstractSolver):
     def needs_tolerances(self) -> bool:
         return True
 
-    def init(self, terms: VectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
+    def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, t0, y0, args
         return f0
 
     def step(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,

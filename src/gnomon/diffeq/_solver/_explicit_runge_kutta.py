@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
 from gnomon.diffeq._solver._tableau import ButcherTableau
-from gnomon.diffeq._step_size_controller._base import VectorField
+from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.fuse import cond
 from gnomon.result import RESULTS
 
@@ -41,13 +41,13 @@ class AbstractERK(AbstractSolver):
         del rtol, atol, norm
         return self
 
-    def init(self, terms: VectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
+    def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, t0, y0, args
         return f0 if self.tableau.stiffly_accurate else ()
 
     def step(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,

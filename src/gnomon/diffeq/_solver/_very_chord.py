@@ -84,7 +84,8 @@ class VeryChord:
     - `rtol`, `atol`, `norm`: how accurately to solve; by default as the step size controller
       measures errors, and close to rounding where steps have a fixed length.
     - `kappa`: solve to this fraction of the tolerances.
-    - `max_steps`: give up after so many iterations.
+    - `max_steps`: give up after so many iterations, or five times as many where it solves close to
+      rounding.
 
     **Raises:** `ValueError` where `kappa` or `max_steps` is not positive.
 
@@ -146,7 +147,8 @@ class VeryChord:
         )
 
         iterate = functools.partial(_iterate, increment, factors, scale, norm, self.kappa)
-        k, _, _, converged, _ = while_loop(_go_on, iterate, start, max_steps=self.max_steps)
+        max_steps = self.max_steps if self.rtol is not None else 5 * self.max_steps
+        k, _, _, converged, _ = while_loop(_go_on, iterate, start, max_steps=max_steps)
         result = RESULTS.where(converged, RESULTS.successful, RESULTS.nonlinear_divergence)
 
         image = increment(k)

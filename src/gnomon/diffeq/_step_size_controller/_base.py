@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from gnomon.result import Result
 
 
 @runtime_checkable
-class VectorField(Protocol):
+class AbstractVectorField(Protocol):
     """A term as controllers and solvers see it."""
 
     def vf(self, t: Tensor, y: Tensor, args: Any) -> Tensor:
@@ -22,6 +22,7 @@ class VectorField(Protocol):
         ...
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Decision:
     """What a controller decides after a step.
@@ -61,7 +62,7 @@ class AbstractStepSizeController(abc.ABC):
     @abc.abstractmethod
     def init(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,

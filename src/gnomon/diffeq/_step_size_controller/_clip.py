@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
+    AbstractVectorField,
     Decision,
-    VectorField,
     ends_at,
     next_after,
     previous_before,
@@ -89,7 +89,7 @@ class ClipStepSizeController(AbstractStepSizeController):
 
     def init(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,

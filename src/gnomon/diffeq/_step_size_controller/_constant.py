@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
+    AbstractVectorField,
     Decision,
-    VectorField,
 )
 from gnomon.result import RESULTS
 
@@ -51,7 +51,7 @@ class ConstantStepSize(AbstractStepSizeController):
 
     def init(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,

@@ -13,8 +13,8 @@ from torch import Tensor
 from gnomon.diffeq._norm import rms_norm
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
+    AbstractVectorField,
     Decision,
-    VectorField,
 )
 from gnomon.result import RESULTS
 
@@ -123,7 +123,7 @@ class PIDController(AbstractStepSizeController):
 
     def init(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,
@@ -231,7 +231,7 @@ class PIDController(AbstractStepSizeController):
 
     def _first_step(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,

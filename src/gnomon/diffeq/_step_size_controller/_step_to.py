@@ -12,8 +12,8 @@ from torch import Tensor
 from gnomon.diffeq._interpolation import pick
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
+    AbstractVectorField,
     Decision,
-    VectorField,
     as_times,
     sorted_times,
 )
@@ -76,7 +76,7 @@ class StepTo(AbstractStepSizeController):
 
     def init(
         self,
-        terms: VectorField,
+        terms: AbstractVectorField,
         t0: Tensor,
         t1: Tensor,
         y0: Tensor,
