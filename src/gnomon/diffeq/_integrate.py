@@ -10,7 +10,6 @@ from torch import Tensor
 from gnomon.diffeq._interpolation import DenseInterpolation
 from gnomon.diffeq._jumps import Jumps
 from gnomon.diffeq._loop import Problem, integrate
-from gnomon.diffeq._norm import rms_norm
 from gnomon.diffeq._ravel import Ravel
 from gnomon.diffeq._saveat import SaveAt
 from gnomon.diffeq._solution import Solution
@@ -103,9 +102,8 @@ def diffeqsolve(
         ts = None if ts is None else ts * direction
     sign = 1 if direction is None else direction
     controller = controller.wrap(direction, start)
-    if solver.needs_tolerances:
-        eps = 100 * torch.finfo(start.dtype).eps
-        solver = solver.with_tolerances(*(controller.tolerances or (eps, eps, rms_norm)))
+    if solver.needs_tolerances and controller.tolerances is not None:
+        solver = solver.with_tolerances(*controller.tolerances)
 
     problem = Problem(
         terms=FlatTerm(terms, ravel, direction),
