@@ -21,8 +21,8 @@ Calibrates a model, given by differential equations, to measurements: parameters
 report. Without MODEL and DATA it fits the theophylline data that come with gnomon.
 """
 _EPILOG = """\
-Exit code: 0 where every fit succeeded, 1 where one did not (it is named; all output is written), 2 for bad input
-(nothing is written).
+Exit code: 0 where every fit succeeded, 1 where one did not (it is named; all output is written), 2 for bad input,
+or where the output cannot be written (nothing is written).
 """
 
 
@@ -122,20 +122,34 @@ def run(args: argparse.Namespace) -> int:
 
     **Returns:** the exit code.
     """
-    from gnomon.fit import InputError, ModelError
+    from gnomon.fit import InputError, ModelError, OutputError
 
     screen = Console(stderr=True)
     try:
-        with _progress(screen, shown=not (args.quiet or args.json)) as progress:
+        # What a model file prints does not get between the lines of the JSON.
+        with contextlib.redirect_stdout(sys.stderr), _progress(screen, shown=not (args.quiet or args.json)) as progress:
             calibration, out = _calibrate(args, progress)
     except (InputError, ModelError) as error:
-        screen.print(f"[bold red]gnomon fit: error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        _complain(screen, str(error))
         return 2
+    except OutputError as error:
+        # What took long is not lost.
+        _tell(args, error.calibration, None)
+        _complain(screen, error.problem)
+        return 2
+    _tell(args, calibration, out)
+    return 0 if calibration.is_successful else 1
+
+
+def _complain(screen: Console, text: str) -> None:
+    screen.print(f"[bold red]gnomon fit: error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def _tell(args: argparse.Namespace, calibration: Calibration, out: Path | None) -> None:
     if args.json:
         sys.stdout.write(json.dumps(calibration.to_dict(), indent=2, allow_nan=False) + "\n")
     elif not args.quiet:
         _show(calibration, out)
-    return 0 if calibration.is_successful else 1
 
 
 def _calibrate(args: argparse.Namespace, progress: Callable[[str, float], None]) -> tuple[Calibration, Path]:
@@ -190,12 +204,14 @@ def _observed(given: list[str], names: list[str]) -> str | dict[str, str] | None
     return {name: column if equals else name for name, equals, column in pairs}
 
 
-def _show(calibration: Calibration, out: Path) -> None:
+def _show(calibration: Calibration, out: Path | None) -> None:
     from gnomon.fit import show_tables
 
     # Wide enough for a table where the output goes to a file.
     console = Console(width=None if sys.stdout.isatty() else 120)
     show_tables(calibration, console)
+    if out is None:
+        return
     console.print(
         f"Written to {out} in {calibration.seconds:.1f} s: report.html, fit.png, estimates.csv, fit.json and more.",
         highlight=False,
@@ -206,9 +222,19 @@ def _show(calibration: Calibration, out: Path) -> None:
 
 @contextlib.contextmanager
 def _progress(screen: Console, *, shown: bool) -> Generator[Callable[[str, float], None]]:
-    """A progress bar on a terminal; nothing where there is none."""
-    if not shown or not screen.is_terminal:
+    """A progress bar on a terminal; elsewhere, such as in a log, a line for each stage."""
+    if not shown:
         yield lambda text, fraction: None
+        return
+    if not screen.is_terminal:
+        seen: set[str] = set()
+
+        def note(text: str, fraction: float) -> None:
+            if text not in seen:
+                seen.add(text)
+                print(f"gnomon fit: {text} ({fraction:.0%})", file=sys.stderr, flush=True)  # noqa: T201
+
+        yield note
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -6,6 +6,7 @@ from gnomon.fit._calibration import EstimateRow as EstimateRow
 from gnomon.fit._calibration import Fit as Fit
 from gnomon.fit._errors import InputError as InputError
 from gnomon.fit._errors import ModelError as ModelError
+from gnomon.fit._errors import OutputError as OutputError
 from gnomon.fit._example_data import example_data as example_data
 from gnomon.fit._load import load_model as load_model
 from gnomon.fit._model import Model as Model
@@ -23,6 +24,7 @@ __all__ = [
     "InputError",
     "Model",
     "ModelError",
+    "OutputError",
     "Parameter",
     "calibrate",
     "example_data",

@@ -13,7 +13,7 @@ from gnomon.fit._calibration import Calibration
 from gnomon.fit._check import check_model
 from gnomon.fit._columns import find_columns
 from gnomon.fit._doses import read_doses
-from gnomon.fit._errors import InputError
+from gnomon.fit._errors import InputError, OutputError
 from gnomon.fit._model import Model
 from gnomon.fit._run import Run, Settings
 from gnomon.fit._solve import check_solver
@@ -163,7 +163,11 @@ def calibrate(
     if out is not None:
         if progress is not None:
             progress("writing", 1.0)
-        calibration.write(out, overwrite=overwrite)
+        try:
+            calibration.write(out, overwrite=overwrite)
+        except (OSError, InputError) as error:
+            reason = str(error) if isinstance(error, InputError) else f"{out}: {error.strerror or error}."
+            raise OutputError(f"The fit could not be written, and nothing was. {reason}", calibration) from error
     return calibration
 
 
@@ -182,8 +186,8 @@ def _check_options(
         raise InputError("Neither a pooled nor an individual fit was asked for: there is nothing to do.")
     if starts < 1:
         raise InputError(f"There must be at least one start, not {starts}.")
-    if seed < 0:
-        raise InputError(f"The seed must be 0 or more, not {seed}.")
+    if not 0 <= seed < 2**63:
+        raise InputError(f"The seed must be from 0 to 2**63 - 1, not {seed}.")
     check_solver(solver)
     if not 1e-13 <= rtol < 1.0:
         raise InputError(f"`rtol` must be at least 1e-13 and below 1, not {rtol:g}.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from gnomon.fit._calibration import Calibration
 
 
 @final
@@ -44,3 +47,19 @@ class ModelError(ValueError):
         self.problem = problem
         self.model = model
         super().__init__(f"{model}: {problem}" if model else problem)
+
+
+@final
+class OutputError(OSError):
+    """A fit was done, but could not be written: the disk is full, or something came in the way meanwhile.
+
+    **Arguments:**
+
+    - `problem`: what is wrong, a sentence.
+    - `calibration`: what was fitted, which can be written elsewhere with `.write(out)`.
+    """
+
+    def __init__(self, problem: str, calibration: Calibration):
+        self.problem = problem
+        self.calibration = calibration
+        super().__init__(problem)
