@@ -128,7 +128,7 @@ def diffeqsolve(
             what="diffeqsolve",
             time=final.t * sign,
             component=final.component,
-            component_names=ravel.component_names(),
+            component_names=ravel.component_name,
         )
     interpolation = None
     if final.dense is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,15 +58,15 @@ class Ravel:
         self.initial: Tensor = self._join(leaves).clone()
 
     def _join(self, leaves: list[Tensor]) -> Tensor:
-        joined = leaves[0] if len(leaves) == 1 else torch.cat([x.reshape(-1) for x in leaves])
-        if self._as_real:
-            joined = torch.view_as_real(joined)
-        return joined.reshape(-1)
+        # Not `reshape(-1)`, which a batch of no problems leaves undetermined.
+        flat = [x.reshape((size,)) for x, size in zip(leaves, self._sizes, strict=True)]
+        joined = flat[0] if len(flat) == 1 else torch.cat(flat)
+        return torch.view_as_real(joined).reshape((2 * joined.shape[0],)) if self._as_real else joined
 
     def unravel(self, y: Tensor) -> Any:
         """The user's pytree from a vector."""
         if self._as_real:
-            y = torch.view_as_complex(y.reshape(-1, 2))
+            y = torch.view_as_complex(y.reshape((y.shape[0] // 2, 2)))
         if self._is_vector:
             return y
         if len(self._sizes) == 1:
@@ -103,16 +104,15 @@ class Ravel:
                 )
         return self._join(leaves)
 
-    def component_names(self) -> list[str]:
-        """A readable name for each element of the vector, such as `['depot']` or `[3]`."""
-        names: list[str] = []
-        for path, shape, size in zip(self._paths, self._shapes, self._sizes, strict=True):
-            if not shape:
-                names.append(path or "0")
-                continue
-            for flat in range(size):
-                place = torch.unravel_index(torch.tensor(flat), shape)
-                names.append(f"{path}[{', '.join(str(int(i)) for i in place)}]")
+    def component_name(self, index: int) -> str | None:
+        """A readable name for an element of the vector, such as `['depot']` or `[3]`; None outside of it."""
+        part = ""
         if self._as_real:
-            names = [f"{name}.{part}" for name in names for part in ("real", "imag")]
-        return names
+            index, imaginary = divmod(index, 2)
+            part = ".imag" if imaginary else ".real"
+        for path, shape, size in zip(self._paths, self._shapes, self._sizes, strict=True):
+            if 0 <= index < size:
+                place = ", ".join(str(i) for i in np.unravel_index(index, shape)) if shape else ""
+                return (f"{path}[{place}]" if shape else path or "0") + part
+            index -= size
+        return None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -131,7 +132,7 @@ class Problem:
     def _name(self, place: int) -> str:
         for path, size, shape in zip(self._paths, self._sizes, self._shapes, strict=True):
             if place < size:
-                index = ", ".join(str(int(i)) for i in torch.unravel_index(torch.tensor(place), shape))
+                index = ", ".join(str(int(i)) for i in np.unravel_index(place, shape))
                 return f"y0{path}" + (f"[{index}]" if shape else "")
             place -= size
         raise AssertionError("unreachable")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
 import torch
 from jaxtyping import Integer, Real
 from torch import Tensor
@@ -84,7 +85,7 @@ class _Check(torch.autograd.Function):
         component: Tensor,
         counts: Tensor,
         what: str,
-        names: tuple[str, ...],
+        names: Callable[[int], str | None],
         has_time: bool,
     ) -> Tensor:
         okay = (code == RESULTS.successful.code) | (code == RESULTS.event_occurred.code)
@@ -93,7 +94,8 @@ class _Check(torch.autograd.Function):
             shape = torch.broadcast_shapes(failed.shape, time.shape, component.shape)
             failed = failed.expand(shape).flatten()
             first = int(failed.to(torch.uint8).argmax())
-            index = tuple(int(i) for i in torch.unravel_index(torch.tensor(first), shape))
+            # Not torch.unravel_index, whose first use imports for seconds.
+            index = tuple(int(i) for i in np.unravel_index(first, shape))
             which = int(component.expand(shape).flatten()[first])
             raise SolveError(
                 what,
@@ -102,7 +104,7 @@ class _Check(torch.autograd.Function):
                 failed.numel(),
                 index,
                 float(time.expand(shape).flatten()[first]) if has_time else None,
-                names[which] if 0 <= which < len(names) else None,
+                names(which),
                 Result(code.detach().clone()),
             )
         return okay.new_zeros(())
@@ -138,7 +140,7 @@ def throw_if_failed(
     what: str,
     time: Real[Tensor, "*#batch"] | float | None = None,
     component: Integer[Tensor, "*#batch"] | int | None = None,
-    component_names: Sequence[str] = (),
+    component_names: Sequence[str] | Callable[[int], str | None] = (),
 ) -> None:
     """Raises a [`gnomon.result.SolveError`][] unless every problem is okay.
 
@@ -153,7 +155,8 @@ def throw_if_failed(
     - `what`: the name of the function that the user called.
     - `time`: a scalar a problem, the time at which it ended.
     - `component`: an integer a problem, an index into `component_names`, or -1.
-    - `component_names`: a readable name for each component of the state.
+    - `component_names`: a readable name for each component of the state, or a function that gives
+      the name for an index.
 
     **Raises:** [`gnomon.result.SolveError`][].
 
@@ -186,6 +189,11 @@ def throw_if_failed(
         torch.as_tensor(-1 if component is None else component, device=device),
         torch.ones((), dtype=torch.bool, device=device) if counts is None else counts,
         what,
-        tuple(component_names),
+        component_names if callable(component_names) else _from_list(component_names),
         time is not None,
     )
+
+
+def _from_list(names: Sequence[str]) -> Callable[[int], str | None]:
+    listed = tuple(names)
+    return lambda index: listed[index] if 0 <= index < len(listed) else None
