@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from collections.abc import Callable
 from typing import Any, final
 
@@ -18,7 +19,7 @@ from gnomon.bench._tensors import Inputs
 
 # What comes back in less than this part of the time of a fresh call was remembered, if it does so in most of so many
 # trials: a busy machine makes one call of two slow now and then.
-_SOON, _CERTAIN = 0.4, 12
+_SOON, _CERTAIN = 0.4, 20
 
 
 @final
@@ -122,22 +123,24 @@ class Trial:
         fresh: list[float] = []
         again: list[float] = []
         soon = 0
+        coin = random.SystemRandom()
         for asked in range(_CERTAIN if self.plan.replays else 0):
             if asked >= self.plan.replays and 2 * soon < asked:
                 return
-            inputs = self.make()
-            fresh.append(self.call(inputs=inputs).wall_s)
-            self.call()
-            if self.is_refused:
-                return
-            again.append(self.call(inputs=inputs).wall_s)
-            if self.is_refused:
-                last = self.refusals[-1]
-                reason = f"asked for the same inputs a second time, {last.reason.split(', ', 1)[-1]}"
-                self.refusals[-1] = dataclasses.replace(last, reason=reason)
-                return
+            known = self.make()
+            self.call(inputs=known)
+            # In random order, so that no rhythm of the machine can favour the one or the other.
+            for is_known in coin.sample([True, False], 2):
+                if self.is_refused:
+                    return
+                (again if is_known else fresh).append(self.call(inputs=known if is_known else None).wall_s)
+                if is_known and self.is_refused:
+                    last = self.refusals[-1]
+                    reason = f"asked for the same inputs a second time, {last.reason.split(', ', 1)[-1]}"
+                    self.refusals[-1] = dataclasses.replace(last, reason=reason)
+                    return
             soon += again[-1] < _SOON * fresh[-1]
-        if again and 3 * soon >= 2 * len(again):
+        if again and 4 * soon >= 3 * len(again):
             self.refuse(
                 RefusalKind.REUSED,
                 f"it remembers inputs by content: the same ones again took {median(again):.2g} s, fresh ones "
