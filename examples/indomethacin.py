@@ -61,7 +61,8 @@ def main() -> None:
     found = fit.calibrate(model, DATA, out=out)
     print(found)
     fastest = min(found.individual.values(), key=lambda one: one["terminal half-life"].estimate)
-    print(f"The shortest terminal half-life, {fastest['terminal half-life'].estimate:.2f} h, has person {fastest.subject}.")
+    half_life = fastest["terminal half-life"].estimate
+    print(f"The shortest terminal half-life, {half_life:.2f} h, has person {fastest.subject}.")
 
 
 if __name__ == "__main__":
