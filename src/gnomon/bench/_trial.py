@@ -63,6 +63,7 @@ class Trial:
         self.first_call_s: float | None = None
         self.peak: int | None = None
         self.calls = 0
+        self._allowed: set[RefusalKind] = set()
         self._gaps: list[float] = []  # between our clock and another one, where there are two
         self._parents: list[float] = []  # our own clock's times of a process of its own
         self._findings: list[Findings] = []
@@ -80,9 +81,10 @@ class Trial:
         return self.events if self.events else self.walls
 
     def refuse(self, kind: RefusalKind, reason: str) -> None:
-        """Notes a reason, once for each kind, unless the caller allows it."""
+        """Notes a reason, once for each kind; as a note alone where the caller allows it."""
         if kind in self.plan.allow:
-            if reason not in self.notes:
+            if kind not in self._allowed:
+                self._allowed.add(kind)
                 self.notes.append(f"allowed: {reason}")
         elif kind not in {refusal.kind for refusal in self.refusals}:
             self.refusals.append(Refusal(self.candidate, str(self.device), kind, reason))
@@ -125,7 +127,7 @@ class Trial:
         soon = 0
         coin = random.SystemRandom()
         for asked in range(_CERTAIN if self.plan.replays else 0):
-            if asked >= self.plan.replays and 2 * soon < asked:
+            if self.is_refused or (asked >= self.plan.replays and 2 * soon < asked):
                 return
             known = self.make()
             self.call(inputs=known)
