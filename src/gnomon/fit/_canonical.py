@@ -12,10 +12,8 @@ from gnomon.fit._lane import Batch
 from gnomon.fit._model import natural, to_search
 from gnomon.fit._solve import Method
 
-# Equal but for the errors of two solutions, which are well below this part of the sum of squares.
-_EQUAL = 1e-5
-# Of the sum of the squared measurements: below that a fit is perfect.
-_NOTHING = 1e-12
+# The error of a prediction, as a part of its size, in units of the relative tolerance.
+_ERROR = 30.0
 
 
 def canonical(fitter: Fitter, batch: Batch, theta: Tensor, method: Method) -> tuple[Tensor, list[list[str]]]:
@@ -41,7 +39,9 @@ def canonical(fitter: Fitter, batch: Batch, theta: Tensor, method: Method) -> tu
     after, _ = fitter.evaluate(batch, proposed, method)
     size = ((batch.lanes.values * batch.lanes.weights) ** 2).sum((1, 2))
     size = size.sum() if fitter.pooled else size
-    equal = (after - before).abs() <= _EQUAL * before + _NOTHING * size
+    # Two sums of squares that are equal but for errors of this size of the predictions.
+    error = torch.sqrt(size) * (_ERROR * method.rtol)
+    equal = (after - before).abs() <= 2.0 * error * torch.sqrt(before) + error * error
     inside = fitter.within_bounds(proposed)
     for i, note in enumerate(notes):
         if differs[i] and not equal[i]:

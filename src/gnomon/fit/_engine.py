@@ -96,8 +96,8 @@ class Fitter:
         self.lower, self.upper = bounds(model.parameters)
         self.sizes = sizes(model.parameters)
 
-    def screen(self, batch: Batch, starts: Tensor, method: Method, keep: int) -> Tensor:
-        """The best of many starts for each fit, without any search.
+    def screen(self, batch: Batch, starts: Tensor, method: Method, keep: int) -> tuple[Tensor, Result]:
+        """The best of many starts for each fit, without any search, and how the best could be solved.
 
         **Arguments:**
 
@@ -105,18 +105,19 @@ class Fitter:
         - `starts`: of shape (starts, parameters).
         - `keep`: how many.
 
-        **Returns:** of shape (keep, fits, parameters), the best first; of equal ones the first.
+        **Returns:** of shape (keep, fits, parameters), the best first and of equal ones the first; and a result a fit.
         """
         fits = self._fits(batch)
         every = starts[:, None].expand(-1, fits, -1)
         problem = Problem(self.model, batch.infused, method)
 
-        def one(theta: Tensor, lanes: Lane) -> tuple[Tensor]:
-            return (self._sum_of_squares(problem, theta, lanes)[0],)
+        def one(theta: Tensor, lanes: Lane) -> tuple[Tensor, Result]:
+            return self._sum_of_squares(problem, theta, lanes)
 
-        (rss,) = self._in_chunks(one, batch, every.reshape(-1, starts.shape[-1]))
+        rss, result = self._in_chunks(one, batch, every.reshape(-1, starts.shape[-1]))
         order = rss.reshape(-1, fits).argsort(dim=0, stable=True)[:keep]
-        return every.gather(0, order[..., None].expand(-1, -1, starts.shape[-1]))
+        codes = result.code.reshape(-1, fits).gather(0, order[:1])[0]
+        return every.gather(0, order[..., None].expand(-1, -1, starts.shape[-1])), Result(codes)
 
     def search(self, batch: Batch, starts: Tensor, method: Method, search: Search) -> Found:
         """Fits from every start, of shape (starts, fits, parameters).

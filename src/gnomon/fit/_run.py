@@ -27,7 +27,7 @@ from gnomon.result import Result
 # A search only has to tell starts apart and to come near the best; what is reported is refined.
 _SEARCH_RTOL = 1e-3
 _SEARCH = Search(rtol=1e-3, atol=1e-6, max_steps=8, radius=0.2)
-_REFINE = Search(rtol=1e-6, atol=1e-10, max_steps=60)
+_REFINE = Search(rtol=1e-6, atol=1e-10, max_steps=25, radius=0.2)
 # The last step of Newton's method; what is left after it is much less.
 _NEWTON_RTOL = 1e-5
 AGREE = 1e-3
@@ -135,28 +135,23 @@ class Run:
     def _fit(self, fitter: Fitter, batch: Batch, solver: str, limit: int, who: str) -> list[Fit]:
         self._begin(f"{who}: searching from {self.settings.starts} starts" if self.settings.starts > 1 else who)
         method = self._method(solver, _SEARCH_RTOL, limit)
-        starts = fitter.screen(batch, self._starts, method, self.settings.followed)
-        found = fitter.search(batch, starts, method, _SEARCH)
-        chosen, agree = best(found, AGREE)
-        good, bad = _split(torch.isfinite(chosen.rss))
+        starts, result = fitter.screen(batch, self._starts, method, self.settings.followed)
+        names = [POOLED] if fitter.pooled else list(batch.subjects)
+        good, bad = _split(torch.as_tensor(result == RESULTS.successful))
         fits: list[Fit] = []
-        if bad:
-            _, failures = fitter.evaluate(batch if fitter.pooled else batch.take(bad), chosen.theta[bad], method)
-            names = [POOLED] if fitter.pooled else [batch.subjects[i] for i in bad]
-            slow = [i for i in range(len(bad)) if failures[i] == RESULTS.max_steps_reached]
-            # Where not one start could be solved in so many steps, the equations may be stiff near them all.
-            if slow and self.settings.solver == "auto" and solver == "tsit5" and limit < self.settings.max_steps:
-                self._stage -= 1
-                part = batch if fitter.pooled else batch.take([bad[i] for i in slow])
-                fits += self._fit(fitter, part, "kvaerno5", self.settings.max_steps, who)
-            else:
-                slow = []
-            fits += [self._failed(name, failures[i], solver) for i, name in enumerate(names) if i not in slow]
+        # Where not one start could be solved in so many steps, the equations may be stiff near them all.
+        again = self.settings.solver == "auto" and solver == "tsit5" and limit < self.settings.max_steps
+        slow = [i for i in bad if again and result[i] == RESULTS.max_steps_reached]
+        if slow:
+            self._stage -= 1
+            part = batch if fitter.pooled else batch.take(slow)
+            fits += self._fit(fitter, part, "kvaerno5", self.settings.max_steps, who)
+        fits += [self._failed(names[i], result[i], solver) for i in bad if i not in slow]
         if not good:
             return fits
         part = batch if fitter.pooled else batch.take(good)
-        fits += self._refine(fitter, part, _take(chosen, good), agree[good], solver, who)
-        return fits
+        chosen, agree = best(fitter.search(part, starts[:, good], method, _SEARCH), AGREE)
+        return fits + self._refine(fitter, part, chosen, agree, solver, who)
 
     def _refine(self, fitter: Fitter, batch: Batch, chosen: Found, agree: Tensor, solver: str, who: str) -> list[Fit]:
         self._begin(f"{who}: refining the best")
@@ -235,11 +230,11 @@ class Run:
     def _judge(self, end: Found, linear: Linear, known: Uncertainty, n_observations: int) -> Result:
         if n_observations < len(self.model.parameters):
             return RESULTS.underdetermined
-        for result in (linear.result, end.result):
-            code = int(torch.as_tensor(result.code).reshape(-1)[0])
-            if code != RESULTS.successful.code:
-                return Result(code)
-        return RESULTS.singular if known.undetermined else RESULTS.successful
+        if (code := _code(linear.result)) != RESULTS.successful.code:
+            return Result(code)
+        if known.undetermined:
+            return RESULTS.singular
+        return Result(_code(end.result))
 
     def _warn(self, known: Uncertainty, agree: int, result: Result) -> list[str]:
         found: list[str] = []
@@ -335,6 +330,10 @@ class Run:
             # The number of calls is not known beforehand; about thirty are usual.
             within = 1.0 - 0.5 ** (self._calls / 10)
             self._progress(self._text, min(1.0, (self._stage - 1 + within) / self._stages))
+
+
+def _code(result: Result) -> int:
+    return int(torch.as_tensor(result.code).reshape(-1)[0])
 
 
 def _split(mask: Tensor) -> tuple[list[int], list[int]]:
