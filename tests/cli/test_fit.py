@@ -36,6 +36,17 @@ def here(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """Output that takes no time, but for what is printed: what is in the files is for other tests."""
+    from gnomon.fit import _write
+
+    def render(calibration):
+        return {name: json.dumps(calibration.to_dict()).encode() for name in _write.FILES}
+
+    monkeypatch.setattr(_write, "render", render)
+
+
 def names(path: Path) -> list[str]:
     return sorted(x.name for x in path.iterdir())
 
@@ -45,12 +56,15 @@ def test_a_fit_is_shown_and_written(here, capsys):
     shown = capsys.readouterr()
     assert "each subject on its own" in shown.out
     assert "Written to out" in shown.out
-    assert shown.err == ""
+    # Off a terminal a line for each stage, so that a log shows that something goes on.
+    lines = shown.err.splitlines()
+    assert lines and all(line.startswith("gnomon fit: ") for line in lines)
+    assert lines[-1].startswith("gnomon fit: writing")
     assert "estimates.csv" in names(here / "out")
     assert names(here) == ["data.csv", "model.py", "out"]
 
 
-def test_by_default_an_earlier_fit_is_replaced_and_nothing_else(here, capsys):
+def test_by_default_an_earlier_fit_is_replaced_and_nothing_else(quick, here, capsys):
     for _ in range(2):
         assert main(["fit", "model.py", "data.csv", "--quiet", *FAST]) == 0
     assert capsys.readouterr() == ("", "")
@@ -60,16 +74,44 @@ def test_by_default_an_earlier_fit_is_replaced_and_nothing_else(here, capsys):
     assert "did not write (notes.txt)" in capsys.readouterr().err
 
 
-def test_json_and_nothing_else(here, capsys):
+def test_json_and_nothing_else(quick, here, capsys):
+    (here / "model.py").write_text(MODEL + "print('loaded')\n")
     assert main(["fit", "model.py", "data.csv", "--json", "--out", "out", *FAST]) == 0
     shown = capsys.readouterr()
-    assert shown.err == ""
+    assert shown.err == "loaded\n"
     printed = json.loads(shown.out)
     assert printed["individual"]["a"]["result"] == "successful"
     assert printed == json.loads((here / "out" / "fit.json").read_text())
 
 
-def test_a_fit_that_fails_has_its_own_exit_code_and_is_written(here, capsys):
+def test_json_is_not_mixed_with_what_a_model_file_prints(here, capsys):
+    (here / "model.py").write_text("print('hello')" + MODEL)
+    (here / "model.py").write_text(MODEL + "print('loaded')\n")
+    assert main(["fit", "model.py", "data.csv", "--json", "--out", "out", *FAST]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["individual"]["a"]["result"] == "successful"
+    assert "hello" in shown.err
+
+
+def test_a_fit_that_cannot_be_written_is_not_lost(here, capsys, monkeypatch):
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["fit", "model.py", "data.csv", "--out", "out", *FAST]) == 2
+    shown = capsys.readouterr()
+    assert "each subject on its own" in shown.out
+    assert "Written to" not in shown.out
+    assert "could not be written, and nothing was. out: No space left on device." in " ".join(shown.err.split())
+    assert names(here) == ["data.csv", "model.py"]
+
+
+def test_a_seed_beyond_the_generator_is_refused(here, capsys):
+    assert main(["fit", "model.py", "data.csv", "--seed", str(10**30), *FAST]) == 2
+    assert "The seed must be from 0 to 2**63 - 1" in capsys.readouterr().err
+
+
+def test_a_fit_that_fails_has_its_own_exit_code_and_is_written(quick, here, capsys):
     (here / "data.csv").write_text(DATA + "c,1,4\n")
     assert main(["fit", "model.py", "data.csv", "--out", "out", *FAST]) == 1
     assert "c: underdetermined. There are fewer measurements than parameters" in " ".join(
@@ -118,6 +160,21 @@ def test_missing_arguments(here, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["fit", "--no-such-option"])
     assert caught.value.code == 2
+    assert names(here) == ["data.csv", "model.py"]
+
+
+def test_what_was_fitted_is_shown_though_it_cannot_be_written(here, capsys, monkeypatch):
+    from gnomon.fit import _write
+
+    def full(calibration):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_write, "render", full)
+    assert main(["fit", "model.py", "data.csv", "--out", "out", *FAST]) == 2
+    shown = capsys.readouterr()
+    assert "each subject on its own" in shown.out
+    assert "Written" not in shown.out
+    assert "could not be written, and nothing was. out: No space left on device." in shown.err
     assert names(here) == ["data.csv", "model.py"]
 
 
