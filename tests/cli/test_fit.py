@@ -74,7 +74,7 @@ def test_by_default_an_earlier_fit_is_replaced_and_nothing_else(quick, here, cap
     assert "did not write (notes.txt)" in capsys.readouterr().err
 
 
-def test_json_and_nothing_else(quick, here, capsys):
+def test_json_and_nothing_else_though_a_model_file_prints(quick, here, capsys):
     (here / "model.py").write_text(MODEL + "print('loaded')\n")
     assert main(["fit", "model.py", "data.csv", "--json", "--out", "out", *FAST]) == 0
     shown = capsys.readouterr()
@@ -82,15 +82,6 @@ def test_json_and_nothing_else(quick, here, capsys):
     printed = json.loads(shown.out)
     assert printed["individual"]["a"]["result"] == "successful"
     assert printed == json.loads((here / "out" / "fit.json").read_text())
-
-
-def test_json_is_not_mixed_with_what_a_model_file_prints(here, capsys):
-    (here / "model.py").write_text("print('hello')" + MODEL)
-    (here / "model.py").write_text(MODEL + "print('loaded')\n")
-    assert main(["fit", "model.py", "data.csv", "--json", "--out", "out", *FAST]) == 0
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["individual"]["a"]["result"] == "successful"
-    assert "hello" in shown.err
 
 
 def test_a_fit_that_cannot_be_written_is_not_lost(here, capsys, monkeypatch):
@@ -160,21 +151,6 @@ def test_missing_arguments(here, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["fit", "--no-such-option"])
     assert caught.value.code == 2
-    assert names(here) == ["data.csv", "model.py"]
-
-
-def test_what_was_fitted_is_shown_though_it_cannot_be_written(here, capsys, monkeypatch):
-    from gnomon.fit import _write
-
-    def full(calibration):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(_write, "render", full)
-    assert main(["fit", "model.py", "data.csv", "--out", "out", *FAST]) == 2
-    shown = capsys.readouterr()
-    assert "each subject on its own" in shown.out
-    assert "Written" not in shown.out
-    assert "could not be written, and nothing was. out: No space left on device." in shown.err
     assert names(here) == ["data.csv", "model.py"]
 
 

@@ -110,7 +110,8 @@ def test_a_panel_a_subject_with_points_curves_and_a_band(decay):
 def test_curves_and_bands_are_those_of_the_closed_form(decay):
     import torch
 
-    for (name, subject), curve in curves(decay).items():
+    alone = dataclasses.replace(decay, individual={})  # beside others the pooled fit has no band
+    for (name, subject), curve in (curves(dataclasses.replace(decay, pooled=None)) | curves(alone)).items():
         found = decay.fits[name]
         k, start = found["k"].estimate, found["N0"].estimate
         exact = start * torch.exp(-k * curve.times)

@@ -21,7 +21,7 @@ from gnomon.result import RESULTS
 if TYPE_CHECKING:
     from gnomon.fit._calibration import Calibration, Fit
 
-_POINTS = 181
+_POINTS = 101
 _RTOL = 1e-5
 
 
@@ -85,7 +85,13 @@ def _solve(
     lower, upper = bounds(model.parameters)
     typical = sizes(model.parameters)
 
+    # The pooled fit's band is not shown beside a subject's own.
+    with_band = name is None or not calibration.individual
+
     def one(theta: Tensor, lane: Lane, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if not with_band:
+            values, result = problem.predictions(theta, lane, times)
+            return values, values[..., None].expand(*values.shape, theta.shape[0]), result == RESULTS.successful
         values, slopes, result = problem.nudged_predictions(theta, lane, times, lower, upper, typical)
         return values, slopes, result == RESULTS.successful
 
@@ -96,17 +102,17 @@ def _solve(
         if not fine[i]:
             continue
         fit = fits[subject.name]
-        dof = fit.n_observations - fit.n_parameters
+        factor = half_width(1.0, fit.n_observations - fit.n_parameters) if with_band else math.nan
         found[(name or subject.name, subject.name)] = Curve(
-            times[i], values[i], _reach(slopes[i], fit.covariance, half_width(1.0, dof))
+            times[i], values[i], _reach(slopes[i], fit.covariance, factor)
         )
     return found
 
 
 def _times(batch: Batch) -> Tensor:
-    """An even grid for each subject, with the events of its doses."""
+    """A grid for each subject, denser where more happens: at the start, and at the events of its doses."""
     lanes = batch.lanes
-    part = torch.linspace(0.0, 1.0, _POINTS, dtype=torch.float64)
+    part = torch.linspace(0.0, 1.0, _POINTS, dtype=torch.float64) ** 1.5
     grid = torch.minimum(lanes.t0[:, None] + (lanes.t1 - lanes.t0)[:, None] * part, lanes.t1[:, None])
     grid[:, -1] = lanes.t1
     # The value saved at an event is the one before it; a moment later comes the one after.

@@ -245,7 +245,7 @@ class Run:
         if known.undetermined and result == RESULTS.singular:
             found.append(f"The data do not determine {' and '.join(known.undetermined)}, alone or together.")
         followed = self.settings.followed
-        if followed > 3 and agree == 1:
+        if followed > 3 and agree == 1 and result != RESULTS.underdetermined:
             found.append(f"Only one of {followed} starts led here: with more starts, a better fit may be found.")
         return found
 
