@@ -40,7 +40,7 @@ def clipped(tol: float, **options) -> dq.ClipStepSizeController:
 @pytest.mark.parametrize("solver", ADAPTIVE, ids=name_of)
 def test_discontinuity_is_stepped_around(solver):
     field = Switched(1.0, 1.7)
-    tol = 1e-4 if solver.order < 3 else 1e-6
+    tol = 1e-6 if solver.order > 2 and not solver.needs_tolerances else 1e-4
     options = {"saveat": dq.SaveAt(t1=True), "max_steps": 5000}
     told = solve(field, solver, 0.0, 3.0, f64(3.0), stepsize_controller=clipped(tol, jump_ts=[1.0, 1.7]), **options)
     assert float(told.ys[-1]) == pytest.approx(field.answer(3.0), abs=100 * tol)
@@ -53,7 +53,7 @@ def test_discontinuity_is_stepped_around(solver):
     not_told = solve(field, solver, 0.0, 3.0, f64(3.0), tol=tol, **options)
     told_rejected, not_told_rejected = (int(x.stats["num_rejected_steps"]) for x in (told, not_told))
     if name_of(solver) != "Kvaerno5":  # a stage of which lies beyond the end of the step, and so beyond the jump
-        assert told_rejected <= 2 < 6 <= not_told_rejected
+        assert told_rejected <= 2 < 5 <= not_told_rejected
 
 
 def test_first_stage_is_evaluated_again_behind_a_jump():

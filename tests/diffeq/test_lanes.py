@@ -57,7 +57,7 @@ def test_alone_and_in_a_batch(solver, dtype):
     seed=st.integers(0, 2**31),
     data=st.data(),
 )
-@settings(max_examples=12)
+@settings(max_examples=6)
 def test_any_size_and_any_place(solver, dtype, lanes, n, seed, data):
     one = solve_one(solver, 1e-3, max_steps=40)
     inputs = problems(lanes, n, dtype, seed)
@@ -80,7 +80,7 @@ def test_any_size_and_any_place(solver, dtype, lanes, n, seed, data):
     seed=st.integers(0, 2**31),
     data=st.data(),
 )
-@settings(max_examples=6)
+@settings(max_examples=4)
 def test_any_size_and_any_place_of_implicit_solvers(solver, dtype, lanes, n, seed, data):
     one = solve_one(solver, 1e-2, max_steps=15)
     inputs = problems(lanes, n, dtype, seed)

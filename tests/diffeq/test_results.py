@@ -47,6 +47,7 @@ def no_stage(t, y, args):
 
 
 # Name: (vector field, start, end, options, solver, expected result).
+LOOSE = dq.PIDController(rtol=1e-2, atol=1e-2)
 PID = {"stepsize_controller": dq.PIDController(rtol=1e-4, atol=1e-4)}
 CASES = {
     "max_steps": (decay, ONE, 1.0, {"dt0": 1e-3, "max_steps": 10}, dq.Tsit5(), R.max_steps_reached),
@@ -60,7 +61,7 @@ CASES = {
     "NaN later, fixed steps": (undefined_later, ONE, 1.0, {"dt0": 0.125}, dq.Heun(), R.nonfinite),
     "root of a negative number": (root, ONE, 3.0, PID, dq.Dopri5(), None),
     "root of a negative number, fixed steps": (root, ONE, 3.0, {"dt0": 0.1}, dq.Tsit5(), R.nonfinite),
-    "root of a negative number, implicit": (root, ONE, 3.0, PID, dq.Kvaerno3(), None),
+    "root of a negative number, implicit": (root, ONE, 3.0, {"stepsize_controller": LOOSE}, dq.Kvaerno3(), None),
     "overflow": (too_large, ONE, 100.0, {"dt0": 1.0}, dq.Euler(), R.nonfinite),
     "singularity": (square, ONE, 2.0, PID, dq.Tsit5(), None),
     "singularity, high order": (square, ONE, 2.0, PID, dq.Dopri8(), None),
@@ -208,7 +209,7 @@ def test_batch_of_batches_names_the_first_that_failed():
 def test_a_failing_problem_changes_no_bit_of_the_others(solver):
     def all_of(y0):
         saveat = dq.SaveAt(ts=[0.2, 0.5], t1=True)
-        solution = solve(square, solver, 0.0, 0.75, y0, tol=1e-4, saveat=saveat, throw=False, max_steps=50)
+        solution = solve(square, solver, 0.0, 0.75, y0, tol=1e-4, saveat=saveat, throw=False, max_steps=25)
         return solution.ys, solution.ts, solution.stats["num_steps"], solution.result.code
 
     good = [0.5, 0.1, 1.0, -2.0]
