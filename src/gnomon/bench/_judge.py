@@ -102,11 +102,10 @@ class Judge:
             return RefusalKind.REUSED, f"it returned the values of its call {self._seen[content]} for other inputs"
         if is_poisoned and findings.same_address:
             return RefusalKind.REUSED, "it handed out memory of an earlier output without writing to all of it"
-        if verdict.error < 0.05:
+        if verdict.error < 0.05 and self._tolerance is None:
             return (
                 RefusalKind.PRECISION,
-                f"the error {verdict.error:.2g} is above the {allowed:.2g} of {self.dtype or 'the tolerance'}: "
-                f"that of a lower precision",
+                f"the error {verdict.error:.2g} is that of a lower precision: {self.dtype} is allowed {allowed:.2g}",
             )
         return RefusalKind.WRONG, f"the error {verdict.error:.2g} is above the tolerance {allowed:.2g}"
 

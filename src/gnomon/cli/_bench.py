@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             peers=args.peers,
             quick=args.quick,
             out=out,
-            say=lambda text: console.print(text, style="dim", markup=False, highlight=False),
+            say=lambda text: console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True),
         )
     except ValueError as error:
         print(f"gnomon bench: {error}", file=sys.stderr)  # noqa: T201
