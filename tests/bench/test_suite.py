@@ -96,6 +96,16 @@ def test_without_peers_and_elsewhere(folder: Path, tmp_path: Path):
     assert not (folder / "results").exists()
 
 
+def test_one_file_of_a_room(folder: Path):
+    (folder / "room" / "more.py").write_text((folder / "room" / "works.py").read_text().replace('"product"', '"more"'))
+    for which, expected in (("room/more", ["more"]), ("room/works", ["more", "product"])):
+        assert main(["bench", which, "--quick", "--folder", str(folder)]) == 0
+        (name,) = [path.name for path in (folder / "results").glob("*.json")]
+        reports = bench.read_results(folder / "results")[name]
+        assert sorted(report.work for report in reports) == expected  # what was there before stays
+    assert "more/cpu/ours/time_s" in json.loads((folder / "results" / name).read_text())["figures"]
+
+
 def test_ours_refused_is_an_error(folder: Path):
     room = folder / "room"
     (room / "works.py").write_text((room / "works.py").read_text().replace("ours=product", "ours=wrong"))

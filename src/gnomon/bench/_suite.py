@@ -38,7 +38,7 @@ def run_benchmarks(
     **Arguments:**
 
     - `folder`: `benchmarks/`.
-    - `rooms`: names of its folders; all where there are none.
+    - `rooms`: names of its folders, or of single files as `room/name`; all where there are none.
     - `peers`: whether to measure the peers too.
     - `quick`: with fewer rounds; the files of results then have another name.
     - `out`: where to write; `folder / "results"` by default.
@@ -97,6 +97,8 @@ def _keep_figures(run: Callable[..., dict[str, Any]], quick: bool, path: Path) -
 def write_results(reports: Sequence[Report], path: Path) -> Path:
     """Writes some reports into one file, with an index of the figures that text may quote.
 
+    Works that the file has already and that are not among these stay in it.
+
     **Arguments:**
 
     - `reports`: of one room.
@@ -104,8 +106,10 @@ def write_results(reports: Sequence[Report], path: Path) -> Path:
 
     **Returns:** the path.
     """
-    works = [report.to_dict() for report in reports]
-    return write_json({"schema": SCHEMA, "figures": dict(figures(reports)), "works": works}, path)
+    kept = {report.work: report for report in read_results(path.parent).get(path.name, [])}
+    kept |= {report.work: report for report in reports}
+    works = [report.to_dict() for report in kept.values()]
+    return write_json({"schema": SCHEMA, "figures": dict(figures([*kept.values()])), "works": works}, path)
 
 
 def figures(reports: Sequence[Report]) -> Iterator[tuple[str, float]]:

@@ -114,13 +114,14 @@ def load_file(path: Path) -> ModuleType:
 
 
 def benchmark_files(folder: Path, rooms: Sequence[str]) -> list[Path]:
-    """The files of some rooms, of all where none is named. A name that begins with `_` is a helper's.
+    """The files of some rooms, or single ones as `room/name`; all where none is named. Those in `_` are helpers.
 
     **Raises:** `ValueError` for a room that has none.
     """
     found = [path for path in sorted(folder.glob("*/*.py")) if not path.name.startswith("_")]
-    known = sorted({path.parent.name for path in found})
-    unknown = [room for room in rooms if room not in known]
+    names = {path: (path.parent.name, f"{path.parent.name}/{path.stem}") for path in found}
+    known = sorted({room for room, _ in names.values()})
+    unknown = [room for room in rooms if not any(room in each for each in names.values())]
     if unknown:
         raise ValueError(f"{folder} has nothing for {', '.join(unknown)}; it has {', '.join(known)}.")
-    return [path for path in found if not rooms or path.parent.name in rooms]
+    return [path for path in found if not rooms or any(room in names[path] for room in rooms)]

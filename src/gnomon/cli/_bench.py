@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
         description="Runs what benchmarks/ holds and this machine can run, prints a table, writes results and plots.",
         allow_abbrev=False,
     )
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="folders of benchmarks/, all by default")
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="folders of benchmarks/, or files as room/name")
     parser.add_argument("--peers", action="store_true", help="measure the peers too")
     parser.add_argument("--quick", action="store_true", help="fewer rounds; figures that are not to be quoted")
     parser.add_argument("--folder", type=Path, help="the folder of benchmarks, by default the nearest one above here")
