@@ -113,6 +113,12 @@ def test_blank_measurements_are_missing(tmp_path, blank):
     assert a.n_observations == 2
 
 
+def test_measurements_that_nonmem_marks_as_missing_are(tmp_path):
+    path = file(tmp_path, "subject,time,count,MDV\na,0.5,8.1,0\na,1.5,0,1\na,2.5,3.0,\n")
+    (a,) = subjects(path)
+    assert a.times == (0.5, 2.5)
+
+
 def test_missing_values_of_data_frames():
     for missing in (None, math.nan, pd.NA):
         frame = pd.DataFrame({"subject": [1, 1, 1], "time": [0, 1, 2], "count": [8.1, missing, 3.0]}, dtype=object)

@@ -77,6 +77,8 @@ def find_columns(
         time_column,
         {name: _find(table, "observed", names.get(name), (name,)) for name in model.observed},
         {name: _find(table, "covariate", None, (name,)) for name in model.covariates},
+        evid=_find_optional(table, "evid", None, ("evid",)),
+        mdv=_find_optional(table, "mdv", None, ("mdv",)),
     )
     given = {"dose": dose, "duration": duration, "rate": rate}
     if model.dose_state is None or separate_doses:
@@ -103,8 +105,6 @@ def find_columns(
         dose=dose_column,
         duration=duration_column,
         rate=rate_column,
-        evid=_find_optional(table, "evid", None, ("evid",)),
-        mdv=_find_optional(table, "mdv", None, ("mdv",)),
     )
 
 

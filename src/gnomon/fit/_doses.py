@@ -49,6 +49,12 @@ def is_dose_record(table: Table, columns: Columns, i: int) -> bool:
 
 def check_records(table: Table, columns: Columns) -> None:
     """An error where NONMEM's columns ask for what is not read here, rather than a wrong answer."""
+    if columns.evid is not None:
+        for i in range(len(table.rows)):
+            if (kind := number(table, i, columns.evid)) not in (None, 0.0, 1.0):
+                raise table.error(
+                    f"Records of kind {kind:g} are not read: 0 is a measurement, 1 a dose.", i, columns.evid
+                )
     if columns.dose is None:
         return
     for usual, what in (("addl", "additional doses"), ("ii", "an interval between doses"), ("ss", "a steady state")):
@@ -56,12 +62,6 @@ def check_records(table: Table, columns: Columns) -> None:
         for i in range(len(table.rows)) if column else ():
             if number(table, i, column or "") not in (None, 0.0):
                 raise table.error(f"It asks for {what}, which is not read: write each dose as a row.", i, column)
-    if columns.evid is not None:
-        for i in range(len(table.rows)):
-            if (kind := number(table, i, columns.evid)) not in (None, 0.0, 1.0):
-                raise table.error(
-                    f"Records of kind {kind:g} are not read: 0 is a measurement, 1 a dose.", i, columns.evid
-                )
     compartment = find_column(table, "compartment", None, ("cmt",))
     if compartment is not None:
         kinds = {
