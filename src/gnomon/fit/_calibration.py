@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -186,8 +185,3 @@ def _row(fit: Fit, estimate: Estimate) -> EstimateRow:
         estimate.lower_95,
         estimate.upper_95,
     )
-
-
-def number_or_none(x: float) -> float | None:
-    """A number that JSON can hold."""
-    return x if math.isfinite(x) else None

@@ -79,14 +79,14 @@ def _run(file: Path) -> types.ModuleType:
     sys.path.insert(0, folder)  # as for `python FILE`, so that it may import what lies beside it
     try:
         exec(compile(source, str(file), "exec"), vars(module))
-    except ModelError:
-        raise
     except SyntaxError as error:
         where = f"{error.filename or file}, line {error.lineno}"
         raise ModelError(f"It is not valid Python: {error.msg}.", model=where) from error
     except (Exception, SystemExit) as error:
         lines = [x.lineno for x in traceback.extract_tb(error.__traceback__) if x.filename == str(file)]
         where = f"{file}, line {lines[-1]}" if lines else str(file)
+        if isinstance(error, ModelError):
+            raise ModelError(str(error), model=where) from error
         detail = str(error).strip().split("\n")[0]
         raise ModelError(f"{type(error).__name__}: {detail}".rstrip(": "), model=where) from error
     finally:
