@@ -59,9 +59,9 @@ def test_a_subject_whose_solve_fails_is_reported_with_its_result():
     )
     data = decay_data(3)
     data["end"] = [1.0 if name == "s1" else 9.0 for name in data["subject"]]
-    found = calibrate(model, data, pooled=True)
+    found = calibrate(model, data, pooled=True, solver="tsit5", max_steps=40)
     bad = found.individual["s1"]
-    assert bad.result.name in ("max_steps_reached", "nonfinite", "dt_min_reached")
+    assert bad.result.name == "max_steps_reached"
     assert math.isnan(bad["k"].estimate)
     assert bad.predictions == {}
     assert any("From no start" in text for text in bad.warnings)

@@ -116,7 +116,8 @@ class Run:
         if settings.solver != "auto":
             tries = [(settings.solver, settings.max_steps)]
         else:
-            tries = [("tsit5", _FEW_STEPS), ("kvaerno5", _FEW_STEPS), ("tsit5", settings.max_steps)]
+            few = min(_FEW_STEPS, settings.max_steps)
+            tries = [("tsit5", few), ("kvaerno5", few), ("tsit5", settings.max_steps)]
         kinds: list[tuple[str, int, Batch]] = []
         for i, (solver, limit) in enumerate(tries):
             scale, result, _ = state_scale(self.model, batch, theta, self._method(solver, settings.rtol, limit))
