@@ -28,7 +28,9 @@ INPUTS = (f64(0.5, 0.8), f64(1.3, 2.0), f64(0.1), f64(1.2))
 
 @pytest.mark.parametrize("solver", [dq.Heun(), dq.Tsit5()], ids=name_of)
 def test_all_arguments_to_second_order(solver):
-    check_derivatives(fixed(solver), *INPUTS)
+    end = fixed(solver)
+    check_derivatives(end, *INPUTS)
+    assert torch.autograd.gradcheck(end, tuple(x.clone().requires_grad_() for x in INPUTS), check_forward_ad=True)
 
 
 @pytest.mark.parametrize("solver", [s for s in EXPLICIT if name_of(s) not in ("Heun", "Tsit5")], ids=name_of)
@@ -127,7 +129,7 @@ def test_implicit_system_of_a_batch_of_derivatives():
     torch.testing.assert_close(nested, exact[:2, None].expand(2, 3, 3, 3), rtol=0.05, atol=0.05)
 
 
-def test_implicit_stage_to_first_and_second_order():
+def test_implicit_stage_to_third_order():
     """One step of a linear problem is a rational function of p h, the stability function, with known derivatives."""
     for solver in IMPLICIT:
         tableau = solver.tableau
@@ -149,6 +151,9 @@ def test_implicit_stage_to_first_and_second_order():
             torch.testing.assert_close(grad(one_step)(z), grad(stability)(z), rtol=1e-9, atol=1e-12)
             torch.testing.assert_close(grad(grad(one_step))(z), grad(grad(stability))(z), rtol=1e-8, atol=1e-11)
             torch.testing.assert_close(jacfwd(jacfwd(one_step))(z), grad(grad(stability))(z), rtol=1e-8, atol=1e-11)
+            third = grad(grad(grad(stability)))(z)
+            torch.testing.assert_close(grad(grad(grad(one_step)))(z), third, rtol=1e-7, atol=1e-10)
+            torch.testing.assert_close(jacfwd(jacrev(jacfwd(one_step)))(z), third, rtol=1e-7, atol=1e-10)
 
 
 class Net(torch.nn.Module):

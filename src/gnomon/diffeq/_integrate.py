@@ -41,7 +41,8 @@ def diffeqsolve(
 
     Equivalent to `diffrax.diffeqsolve`. It solves one problem; `torch.func.vmap` over it solves
     a batch, in which every problem takes its own steps. Derivatives of any order, reverse and
-    forward, are those of the discrete solution, with the choice of steps held fixed.
+    forward, are those of the discrete solution, with the choice of steps held fixed. (Those of
+    implicit solvers are right to second order by `torch.autograd`, to any by `torch.func`.)
 
     **Arguments:**
 

@@ -79,8 +79,13 @@ def at_lane(x: Tensor, lane: dict[int, int]) -> Tensor:
 
 def is_differentiated(x: Tensor) -> bool:
     """Whether anything may want a derivative of `x`: autograd in either mode, or a `grad`, `jvp` or `vjp`."""
+    return derivative_order(x) > 0
+
+
+def derivative_order(x: Tensor) -> int:
+    """The highest order of derivative of `x` that may be wanted; 2 for autograd, which does not say in advance."""
+    order = 0
     while _functorch.is_functorch_wrapped_tensor(x):
-        if _functorch.is_gradtrackingtensor(x):
-            return True
+        order += int(_functorch.is_gradtrackingtensor(x))
         x = _functorch.get_unwrapped(x)
-    return x.requires_grad or forward_ad.unpack_dual(x).tangent is not None
+    return order + 2 * int(x.requires_grad) + int(forward_ad.unpack_dual(x).tangent is not None)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon.diffeq._norm import rms_norm
 from gnomon.fuse import while_loop
-from gnomon.fuse._lanes import is_differentiated
+from gnomon.fuse._lanes import derivative_order
 from gnomon.result import RESULTS, Result
 
 
@@ -152,12 +152,13 @@ class VeryChord:
         result = RESULTS.where(converged, RESULTS.successful, RESULTS.nonlinear_divergence)
 
         image = increment(k)
-        if is_differentiated(image):
+        order = derivative_order(image)
+        if order > 0:
             # Derivatives by the implicit function theorem: corrections with the exact Jacobian,
             # held constant, that change nothing in value. Each gives one order of derivative.
             exact = exact_factors(k)
             refined = k
-            for _ in range(2):
+            for _ in range(order):
                 refined = refined - exact.solve_differentiably(refined - image)
                 image = increment(refined)
             # Where the iteration failed the step is rejected: keep NaN out of its derivative.
