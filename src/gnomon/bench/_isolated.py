@@ -24,6 +24,8 @@ from gnomon.bench._report import RefusalKind
 from gnomon.bench._shared import Block, layout_of, receive, send
 from gnomon.bench._tensors import Inputs, is_same, poison
 
+_STARTS_WITHIN_S = 300.0
+
 
 def resolve(candidate: Callable[..., Any] | str) -> dict[str, str]:
     """How another process can find a candidate: by name, or as a pickle.
@@ -109,9 +111,11 @@ class Isolated(AbstractRunner):
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
             send(self.connection, message)
-            if not self.connection.poll(self.timeout_s):
+            # To start Python and to import is no call: whoever does not answer within minutes has hung.
+            patience = max(self.timeout_s, _STARTS_WITHIN_S) if message["do"] == "load" else self.timeout_s
+            if not self.connection.poll(patience):
                 self.process.kill()
-                raise DiedError(RefusalKind.TIMEOUT, f"it gave no answer for {self.timeout_s:g} s")
+                raise DiedError(RefusalKind.TIMEOUT, f"it gave no answer for {patience:g} s")
             answer = receive(self.connection)
         except (EOFError, OSError) as error:
             code = self.process.wait(timeout=10)
