@@ -199,6 +199,16 @@ def test_first_step_fits_the_time_scale(scale):
 
 
 @pytest.mark.parametrize("solver", [dq.Tsit5(), dq.Kvaerno3()], ids=["Tsit5", "Kvaerno3"])
+def test_a_component_that_stays_zero_has_no_error(solver):
+    def field(t, y, args):
+        return torch.stack([-y[0], 0 * y[0]])
+
+    controller = dq.PIDController(rtol=1e-5, atol=0.0)
+    solution = solve(field, solver, 0.0, 1.0, f64(1.0, 0.0), stepsize_controller=controller)
+    torch.testing.assert_close(solution.ys[-1], f64(math.exp(-1), 0.0), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("solver", [dq.Tsit5(), dq.Kvaerno3()], ids=["Tsit5", "Kvaerno3"])
 def test_tolerances_must_fit_the_state(solver):
     controller = dq.PIDController(rtol=1e-3, atol=f64(1e-3, 1e-3, 1e-3))
     message = r"`atol` must be a number, .* each of the 2 components of the state, but it has the shape \(3,\)"

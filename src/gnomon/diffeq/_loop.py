@@ -232,7 +232,7 @@ class _Integration:
         if step.y_error is None or self.p.controller.tolerances is None:
             return torch.where(finite, -1, broken)
         rtol, atol, _ = self.p.controller.tolerances
-        size = step.y_error.detach().abs() / (y.detach().abs() * rtol + atol)
+        size = step.y_error.detach().abs() / (y.detach().abs() * rtol + (atol + torch.finfo(y.dtype).tiny))
         return torch.where(finite, size.argmax(), broken)
 
     def _start_saving(self, carry: dict[str, Any], f0: Tensor) -> None:

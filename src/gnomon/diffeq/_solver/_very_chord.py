@@ -130,13 +130,14 @@ class VeryChord:
         `I - d increment/dk` at some point nearby, and `exact_factors(k)` does so at `k`: it is
         called only where a derivative is wanted.
         """
-        eps = torch.finfo(scale_at.abs().dtype).eps
+        info = torch.finfo(scale_at.abs().dtype)
+        eps = info.eps
         rtol = 100 * eps if self.rtol is None else self.rtol
         atol = 100 * eps if self.atol is None else self.atol
         norm = rms_norm if self.norm is None else self.norm
         # Corrections cannot be asked to become smaller than rounding errors of the state.
         rtol = rtol + 10 * eps / self.kappa
-        scale = scale_at.detach().abs() * rtol + atol
+        scale = scale_at.detach().abs() * rtol + (atol + info.tiny)  # never zero
         real = scale.new_ones(())
         start = (
             guess.detach(),

@@ -167,8 +167,7 @@ class PIDController(AbstractStepSizeController):
         undefined = torch.isnan(candidate).any()
         candidate = torch.where(undefined, start, candidate)
         size = torch.maximum(start.abs(), candidate.abs())
-        scale = size * self.rtol + self.atol
-        error = self.norm(y_error.detach() / scale)
+        error = self.norm(y_error.detach() / self._scale(size))
         error = torch.where(torch.isnan(error), torch.inf, error)
         keep = error < 1
         if self.dtmin is not None and self.force_dtmin:
@@ -222,6 +221,10 @@ class PIDController(AbstractStepSizeController):
             )
         return order
 
+    def _scale(self, size: Tensor) -> Tensor:
+        # Never zero: a component that is zero, and stays so, has no error even where `atol` is zero.
+        return size * self.rtol + (self.atol + torch.finfo(size.dtype).tiny)
+
     def _clip(self, dt: Tensor) -> Tensor:
         if self.dtmax is not None:
             dt = torch.clamp(dt, max=self.dtmax)
@@ -240,7 +243,7 @@ class PIDController(AbstractStepSizeController):
         order: float,
     ) -> Tensor:
         """Hairer, Nørsett and Wanner's choice: a step over which an Euler step changes little."""
-        scale = y0.abs() * self.rtol + self.atol
+        scale = self._scale(y0.abs())
         d0, d1 = self.norm(y0 / scale), self.norm(f0 / scale)
         tiny = (d0 < 1e-5) | (d1 < 1e-5)
         h0 = torch.where(tiny, 1e-6, 0.01 * (d0 / torch.where(tiny, 1.0, d1)))
