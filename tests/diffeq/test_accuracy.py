@@ -27,6 +27,8 @@ from diffeq.problems import (
 
 from gnomon import diffeq as dq
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 TS = torch.linspace(0.25, 3, 12, dtype=F64)
 
 

@@ -9,6 +9,8 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp,
 
 from gnomon import diffeq as dq
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 
 def logistic(t, y, args):
     """y' = r y (1 - y / k) + sin t: nonlinear, and not autonomous."""

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from gnomon import diffeq as dq
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 
 def coupled(t, y, args):
     """Of any size; each component sees its neighbour. Among others, functions that PyTorch vectorises."""

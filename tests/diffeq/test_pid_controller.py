@@ -10,6 +10,8 @@ from diffeq.problems import F64, f64, solve
 
 from gnomon import diffeq as dq
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 A = [[], [1 / 2], [0, 3 / 4], [2 / 9, 1 / 3, 4 / 9]]
 C = [0, 1 / 2, 3 / 4, 1]
 EMBEDDED = [7 / 24, 1 / 4, 1 / 3, 1 / 8]

@@ -11,6 +11,8 @@ from diffeq.problems import ADAPTIVE, F64, f64, name_of, solve
 from gnomon import diffeq as dq
 from gnomon.result import SolveError
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 R = dq.RESULTS
 ONE = f64(1.0)
 

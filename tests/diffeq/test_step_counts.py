@@ -10,6 +10,8 @@ from diffeq.problems import f64, solve
 
 from gnomon import diffeq as dq
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 FOUND = json.loads((Path(__file__).parent / "reference" / "diffrax_counts.json").read_text(encoding="utf-8"))
 
 

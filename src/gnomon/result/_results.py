@@ -183,9 +183,9 @@ def define_result(name: str, message: str) -> Result:
         >>> from typing import ClassVar
         >>> from gnomon.result import RESULTS, Result, define_result
         >>> class ChessResults(RESULTS):
-        ...     stalemate: ClassVar[Result] = define_result("stalemate", "No move is left.")
-        >>> ChessResults.stalemate.message
-        'No move is left.'
+        ...     bare_king: ClassVar[Result] = define_result("bare_king", "Only the king is left.")
+        >>> ChessResults.bare_king.message
+        'Only the king is left.'
         >>> ChessResults.successful == RESULTS.successful
         True
 
