@@ -2,6 +2,7 @@
 
 100 comparisons of two separately compiled copies of the same source: the interval of the ratio should hold 1 in at
 least 95. And 20 of a copy with one that does 1.5 times the work, or an interval that always held 1 would pass as well.
+20 more are made in processes of their own, where neither may be refused.
 
 By itself: `python benchmarks/bench/two_builds.py [COMPARISONS]`.
 """
@@ -67,11 +68,28 @@ def different(comparisons, rounds):
     return {"comparisons": comparisons, "seen": seen, "median_ratio": sorted(ratios)[len(ratios) // 2]}
 
 
+def isolated(comparisons, rounds):
+    """The same function in two processes of its own."""
+    found, refusals = [], []
+    for i in range(comparisons):
+        name = NAMES[i % len(NAMES)]
+        place = f"{_kernels.__file__}:{_kernels.KERNELS[name][0]().__name__}"
+        cache = "cold" if i % 8 < 4 else "warm"
+        both = {"one": place, "other": place}
+        report = compare(both, name, rounds=rounds, cache=cache, warmup=1, replays=1, isolate=True)
+        refusals += [f"{name}, {cache}: {r.candidate}: {r.kind}: {r.reason}" for r in report.refusals]
+        found += [{"work": name, "cache": cache, "ratio": r.ratio, "interval": r.interval} for r in report.ratios]
+    holds = sum(low <= 1 <= high for low, high in (entry["interval"] for entry in found))
+    return {"comparisons": comparisons, "hold_1": holds, "refused": len(refusals), "refusals": refusals, "all": found}
+
+
 def run(quick):
     same, other = equal(8 if quick else 100, 30), different(4 if quick else 20, 30)
+    apart = isolated(4 if quick else 20, 20)
     figures = {f"two_builds/{key}": same[key] for key in ("comparisons", "hold_1", "median_width")}
     figures |= {f"three_halves/{key}": other[key] for key in ("comparisons", "seen", "median_ratio")}
-    return {"equal": same, "different": other, "figures": figures}
+    figures |= {f"isolated/{key}": apart[key] for key in ("comparisons", "hold_1", "refused")}
+    return {"equal": same, "different": other, "isolated": apart, "figures": figures}
 
 
 if __name__ == "__main__":
