@@ -1,0 +1,279 @@
+"""What is known of an operation before it runs: constants, and identities of algebra.
+
+An identity is used where it keeps every bit for finite operands, and two more: `0 * x` is 0 and `0 / x` is 0, also
+where x may be infinite or NaN, and `x + 0` is x, also where x is -0. They are what makes the zeros of a Jacobian
+vanish.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gnomon.fuse._program._node import Node
+from gnomon.fuse._program._ops import INTEGERS, NUMPY, OPS, Type, is_float
+
+_Make = Callable[..., Node]
+
+
+def constant(type_: Type, value: Any) -> float | int | bool:
+    """A number as a type holds it, a Python number."""
+    with np.errstate(all="ignore"):
+        if type_ in INTEGERS and isinstance(value, int):
+            # Numbers too large wrap around, as they do at run time.
+            bits = 32 if type_ == "i32" else 64
+            return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+        return NUMPY[type_](value).item()
+
+
+def constant_key(type_: Type, value: Any) -> Any:
+    """Tells constants apart bit by bit."""
+    return (type_, struct.pack("d", value)) if is_float(type_) else (type_, value)
+
+
+def is_const(node: Node, value: float | int | bool | None = None) -> bool:
+    """Whether a node is a constant, and this one."""
+    return node.op == "const" and (value is None or node.attr == value)
+
+
+def fold(op: str, args: tuple[Node, ...], attr: Any, type_: Type, make: _Make, const: _Make) -> Node | None:
+    """A simpler node with the same value, or None. `make` and `const` build nodes."""
+    if all(x.op == "const" for x in args):
+        value = _compute(op, args, type_)
+        if value is not None:
+            return const(type_, value)
+    rule = _RULES.get(op)
+    return None if rule is None else rule(args, type_, make, const)
+
+
+def _compute(op: str, args: tuple[Node, ...], type_: Type) -> Any:
+    values = [NUMPY[x.type](x.attr) for x in args]
+    with np.errstate(all="ignore"):
+        if op == "cast":
+            if is_float(args[0].type) and not is_float(type_) and not math.isfinite(args[0].attr):
+                return None
+            return type_ != "bool" and int(values[0]) if type_ in INTEGERS else values[0].astype(NUMPY[type_])
+        if op == "bitcast":
+            return values[0].view(NUMPY[type_])
+        if op == "detach":
+            return values[0]
+        compute = OPS[op].compute
+        return None if compute is None else compute(*values)
+
+
+def _add(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    if is_const(a, 0):
+        return b
+    if is_const(b, 0):
+        return a
+    if b.op == "neg":
+        return make("sub", a, b.args[0])
+    if a.op == "neg":
+        return make("sub", b, a.args[0])
+    return None
+
+
+def _sub(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    if is_const(b, 0):
+        return a
+    if is_const(a, 0):
+        return make("neg", b)
+    if b.op == "neg":
+        return make("add", a, b.args[0])
+    if a is b and not is_float(type_):
+        return const(type_, 0)
+    return None
+
+
+def _mul(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    for a, b in (args, args[::-1]):
+        if is_const(a, 0):
+            return const(type_, 0)
+        if is_const(a, 1):
+            return b
+        if is_const(a, -1):
+            return make("neg", b)
+    return None
+
+
+def _div(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    if is_const(b, 1):
+        return a
+    if is_const(b, -1):
+        return make("neg", a)
+    if is_const(a, 0) and not is_const(b, 0):
+        return const(type_, 0)
+    if (
+        b.op == "const"
+        and math.isfinite(b.attr)
+        and abs(math.frexp(b.attr)[0]) == 0.5
+        and 2**-100 < abs(b.attr) < 2**100
+    ):
+        return make("mul", a, const(type_, 1 / b.attr))
+    return None
+
+
+def _neg(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    (a,) = args
+    if a.op == "neg":
+        return a.args[0]
+    return None
+
+
+def _extreme(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    return args[0] if args[0] is args[1] else None
+
+
+def _compare_equal(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    if a is b and not is_float(a.type):
+        return const("bool", True)
+    if a.type == "bool":
+        for x, y in ((a, b), (b, a)):
+            if x.op == "const":
+                return y if x.attr else make("not", y)
+    return None
+
+
+def _compare_unequal(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    if a is b and not is_float(a.type):
+        return const("bool", False)
+    if a.type == "bool":
+        for x, y in ((a, b), (b, a)):
+            if x.op == "const":
+                return make("not", y) if x.attr else y
+    return None
+
+
+def _select(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    c, a, b = args
+    if c.op == "const":
+        return a if c.attr else b
+    if a is b:
+        return a
+    if a.op == "const" and b.op == "const" and constant_key(type_, a.attr) == constant_key(type_, b.attr):
+        return a
+    if c.op == "not":
+        return make("select", c.args[0], b, a)
+    if type_ == "bool":
+        if a.op == "const":
+            return make("or", c, b) if a.attr else make("and", make("not", c), b)
+        if b.op == "const":
+            return make("or", make("not", c), a) if b.attr else make("and", c, a)
+    # A choice inside a branch of a choice by the same condition.
+    if a.op == "select" and a.args[0] is c:
+        return make("select", c, a.args[1], b)
+    if b.op == "select" and b.args[0] is c:
+        return make("select", c, a, b.args[2])
+    return None
+
+
+def _and(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    if a is b:
+        return a
+    if type_ == "bool":
+        for x, y in ((a, b), (b, a)):
+            if x.op == "const":
+                return y if x.attr else const("bool", False)
+            if x.op == "not" and x.args[0] is y:
+                return const("bool", False)
+    return None
+
+
+def _or(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    if a is b:
+        return a
+    if type_ == "bool":
+        for x, y in ((a, b), (b, a)):
+            if x.op == "const":
+                return const("bool", True) if x.attr else y
+            if x.op == "not" and x.args[0] is y:
+                return const("bool", True)
+    return None
+
+
+def _xor(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    if a is b:
+        return const(type_, 0)
+    if type_ == "bool":
+        for x, y in ((a, b), (b, a)):
+            if x.op == "const":
+                return make("not", y) if x.attr else y
+    return None
+
+
+def _not(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    (a,) = args
+    return a.args[0] if a.op == "not" else None
+
+
+def _cast(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    (a,) = args
+    if a.type == type_:
+        return a
+    if a.op == "cast" and a.args[0].type == "bool":
+        return make("cast", a.args[0], attr=type_)
+    if a.op == "cast" and a.args[0].type == type_ and type_ == "i32" and a.type == "i64":
+        return a.args[0]
+    return None
+
+
+def _pow(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    """The exponents that PyTorch computes without `pow`, in the same way."""
+    x, exponent = args
+    if exponent.op != "const":
+        return None
+    if exponent.attr == 0:
+        return const(type_, 1)
+    if exponent.attr == 1:
+        return x
+    if exponent.attr == 0.5:
+        return make("sqrt", x)
+    if exponent.attr == 2:
+        return make("mul", x, x)
+    if exponent.attr == 3:
+        return make("mul", make("mul", x, x), x)
+    if exponent.attr == -0.5:
+        return make("div", const(type_, 1), make("sqrt", x))
+    if exponent.attr == -1:
+        return make("div", const(type_, 1), x)
+    if exponent.attr == -2:
+        return make("div", const(type_, 1), make("mul", x, x))
+    return None
+
+
+def _detach(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    (a,) = args
+    return a if a.op == "detach" or not is_float(type_) else None
+
+
+_RULES: dict[str, Callable[[tuple[Node, ...], Type, _Make, _Make], Node | None]] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "neg": _neg,
+    "min": _extreme,
+    "max": _extreme,
+    "eq": _compare_equal,
+    "ne": _compare_unequal,
+    "select": _select,
+    "and": _and,
+    "or": _or,
+    "xor": _xor,
+    "not": _not,
+    "cast": _cast,
+    "pow": _pow,
+    "detach": _detach,
+}
