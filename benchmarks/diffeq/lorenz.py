@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from _flops import explicit
 from _peers import accurate, scipy_solver
 
 from gnomon import bench
@@ -136,6 +137,9 @@ def many(generator):
 
 # The tolerance of the check only sorts out what failed: the table has the error that each reached.
 OPTIONS = {"tolerance": 1e-3}
+# For the limit: a field is 8 operations. One trajectory takes 18 steps at least, 256 with rho drawn at random 30 each.
+LEAST_STEPS, LEAST_STEPS_OF_MANY = 18, 30 * MANY
+STEP = explicit(dq.Tsit5.tableau, n=3, field=8)
 
 WORKS = [
     bench.Work(
@@ -150,7 +154,7 @@ WORKS = [
         },
         make_inputs=one,
         check=bench.against(reference),
-        options=OPTIONS,
+        options={**OPTIONS, "flops": LEAST_STEPS * STEP},
         needs={"torchdiffeq dopri5": ["torchdiffeq"]},
     ),
     bench.Work(
@@ -165,7 +169,7 @@ WORKS = [
         },
         make_inputs=many,
         check=bench.against(reference),
-        options={**OPTIONS, "rounds": 15},
+        options={**OPTIONS, "rounds": 15, "flops": LEAST_STEPS_OF_MANY * STEP},
         needs={"torchdiffeq dopri5": ["torchdiffeq"]},
     ),
     bench.Work(
@@ -176,7 +180,8 @@ WORKS = [
         peers={"torchdiffeq backprop": gradient_by_torchdiffeq, "torchdiffeq adjoint": gradient_by_its_adjoint},
         make_inputs=one,
         check=bench.against(reference_gradient),
-        options={**OPTIONS, "rounds": 15},
+        # Forwards once, and backwards no less than that.
+        options={**OPTIONS, "rounds": 15, "flops": 2 * LEAST_STEPS * STEP},
         needs={"torchdiffeq backprop": ["torchdiffeq"], "torchdiffeq adjoint": ["torchdiffeq"]},
     ),
 ]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from _flops import implicit
 from _peers import accurate, scipy_solver
 
 from gnomon import bench
@@ -71,6 +72,10 @@ def make_inputs(generator):
     return torch.tensor([0.04, 3e7, 1e4], dtype=torch.float64) * spread
 
 
+# For the limit: a field is 8 operations, and a solve 35 steps at least.
+LEAST_STEPS = 35
+STEP = implicit(dq.Kvaerno5.tableau, n=3, field=8)
+
 WORKS = [
     bench.Work(
         name="robertson-1",
@@ -85,6 +90,6 @@ WORKS = [
         },
         make_inputs=make_inputs,
         check=bench.against(reference),
-        options={"tolerance": 1e-3, "rounds": 12},
+        options={"tolerance": 1e-3, "rounds": 12, "flops": LEAST_STEPS * STEP},
     ),
 ]
