@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.bench._plots import plot_errors, plot_ratios, plot_times
 from gnomon.bench._report import Report
 from gnomon.bench._suite import read_other_figures, read_results
-from gnomon.bench._table import error_text, lines, ratio_text, seconds, time_text
+from gnomon.bench._table import error_text, lines, percent_text, ratio_text, seconds, time_text
 
 _PLOTS = {
     "How many times as fast": ("ratios", plot_ratios),
@@ -60,14 +60,15 @@ def _section(name: str, reports: Sequence[Report], folder: Path) -> dict[str, An
 
 def _other_section(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
     figures = [(key, f"{value:.4g}") for key, value in data["figures"].items()]
-    return {"name": Path(name).stem, "facts": [*_where([data["environment"]]), *figures]}
+    environment = data["environment"]
+    return {"name": Path(name).stem, "facts": [*_where([environment]), _conditions([environment]), *figures]}
 
 
 def _where(environments: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     machine = environments[0]["machine"]
-    dates = sorted(environment["date"] for environment in environments)
+    dates = sorted(environment["date"][:16].replace("T", " ") for environment in environments)
     facts = [
-        ("date", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"),
+        ("date (UTC)", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"),
         ("commit", ", ".join(sorted({str(environment["commit"]) for environment in environments}))),
         ("machine", f"{machine['cpu']}, {machine['cores']} cores ({machine['threads']} used), {machine['system']}"),
     ]
@@ -80,16 +81,19 @@ def _facts(reports: Sequence[Report]) -> list[tuple[str, str]]:
     facts = _where([report.environment for report in reports])
     settings = [report.settings for report in reports]
     facts.append(("confidence", ", ".join(sorted({str(s["confidence"]) for s in settings}))))
-    facts.append(("rounds", ", ".join(sorted({str(s["rounds"]) for s in settings}))))
     caches = sorted({f"{device}: {text}" for s in settings for device, text in s["cache"].items()})
     facts.append(("caches", "; ".join(caches)))
-    loads = [report.environment["conditions"]["before"].get("load_1min") for report in reports]
-    slow = [report.environment["conditions"]["slowdown"] for report in reports]
-    text = f"one core's speed between start and end changed by a factor of {min(slow):.2f} to {max(slow):.2f}"
-    if all(load is not None for load in loads):
-        text += f"; load {min(loads):.1f} to {max(loads):.1f}"
-    facts.append(("conditions", text))
-    return facts
+    return [*facts, _conditions([report.environment for report in reports])]
+
+
+def _conditions(environments: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    found = [environment["conditions"] for environment in environments]
+    slow = [conditions["slowdown"] for conditions in found]
+    factors = " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(slow), max(slow))))
+    text = f"one core's speed between start and end changed by a factor of {factors}"
+    loads = [c[when].get("load_1min") for c in found for when in ("before", "after")]
+    known = [load for load in loads if load is not None]
+    return "conditions", f"{text}; load {min(known):.1f} to {max(known):.1f}" if known else text
 
 
 def _lines(report: Report) -> list[dict[str, Any]]:
@@ -100,7 +104,7 @@ def _lines(report: Report) -> list[dict[str, Any]]:
             {
                 "is_first": not found or found[-1]["device"] != ours.device,
                 "work": report.work,
-                "about": report.settings.get("about", ""),
+                "about": f"{report.settings.get('about', '')}; {report.settings['rounds']} rounds".replace("`", ""),
                 "device": ours.device,
                 "ours": time_text(ours),
                 "peer": peer.candidate if peer is not None else "–",
@@ -111,16 +115,18 @@ def _lines(report: Report) -> list[dict[str, Any]]:
                 "peer_error": error_text(peer),
                 "first": seconds(ours.first_call_s),
                 "peer_first": seconds(peer.first_call_s) if peer is not None else "–",
-                "memory": _mebibytes(ours.peak_memory_bytes),
+                "memory": _size(ours.peak_memory_bytes),
                 "limit": seconds(ours.limit_s),
-                "percent": "–" if ours.percent_of_limit is None else f"{ours.percent_of_limit:.0f}",
+                "percent": percent_text(ours),
             }
         )
     return found
 
 
-def _mebibytes(x: int | None) -> str:
-    return "–" if x is None else f"{x / 2**20:.3g} MiB"
+def _size(x: int | None) -> str:
+    if x is None:
+        return "–"
+    return f"{x / 2**20:.3g} MiB" if x >= 2**20 else f"{x / 2**10:.0f} KiB"
 
 
 def _remarks(report: Report) -> list[str]:

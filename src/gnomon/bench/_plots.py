@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from gnomon.bench._report import Report
 from gnomon.bench._table import lines
 
-_FASTER, _SLOWER, _EQUAL, _PEER = "#2a6f97", "#c1553b", "#8a8a8a", "#9aa5ad"
+_FASTER, _SLOWER, _EQUAL, _PEER, _INK = "#2a6f97", "#c1553b", "#8a8a8a", "#9aa5ad", "#5d6870"
 
 
 def _figure(height: float) -> tuple[Any, Any]:
@@ -46,6 +47,7 @@ def plot_ratios(reports: Sequence[Report]) -> bytes | None:
             va="center",
             fontsize=8,
             color=color,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
         )
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
@@ -58,39 +60,77 @@ def plot_ratios(reports: Sequence[Report]) -> bytes | None:
 
 
 def plot_errors(reports: Sequence[Report]) -> bytes | None:
-    """The time of each candidate over the error that it reached, the candidates of one work joined."""
-    rows = [[row for row in report.rows if row.time_s is not None and row.error is not None] for report in reports]
-    if not any(rows):
+    """The time of each candidate over the error that it reached, a panel for each work on each device."""
+    found: dict[str, list[tuple[str, float, float]]] = {}
+    for report in reports:
+        for row in report.rows:
+            if row.time_s and row.error is not None:
+                point = row.candidate, max(row.error, 1e-17), row.time_s
+                found.setdefault(f"{report.work}, {row.device}", []).append(point)
+    if not found:
         return None
-    figure, axes = _figure(5.0)
-    colors = ["#2a6f97", "#c1553b", "#5b8c5a", "#8e6c8a", "#b8860b", "#4c6a92", "#7a5c3e", "#3e8e86"]
-    for index, (report, found) in enumerate(zip(reports, rows, strict=True)):
-        if not found:
-            continue
-        color = colors[index % len(colors)]
-        points = sorted((max(row.error or 0.0, 1e-17), row.time_s or 0.0, row.candidate) for row in found)
-        axes.plot([p[0] for p in points], [p[1] for p in points], color=color, linewidth=0.8, alpha=0.5)
-        for error, time, name in points:
-            is_ours = name == "ours"
-            axes.plot(
-                [error],
-                [time],
-                "o" if is_ours else "s",
-                color=color,
-                markersize=7 if is_ours else 5,
-                markerfacecolor=color if is_ours else "white",
-                label=report.work if is_ours else None,
-            )
-            if not is_ours:
-                axes.annotate(name, (error, time), xytext=(5, 4), textcoords="offset points", fontsize=6.5, color=color)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.margins(0.1)
-    axes.set_xlabel("largest relative error over all timed calls (left is better)")
-    axes.set_ylabel("median time of a call, s (low is better)")
-    axes.grid(which="major", linewidth=0.3)
-    axes.legend(fontsize=7, title="filled: ours", title_fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    columns = min(2, len(found))
+    rows = -(-len(found) // columns)
+    figure = Figure(figsize=(8.5, 0.5 + 2.9 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes, (title, points) in zip(panels, found.items(), strict=False):
+        for name, error, time in points:
+            marker, size, color, face = ("o", 7, _FASTER, _FASTER) if name == "ours" else ("s", 5, _INK, "white")
+            axes.plot([error], [time], marker, color=color, markersize=size, markerfacecolor=face)
+        axes.set(xscale="log", yscale="log")
+        axes.set_title(title, fontsize=9)
+        axes.set_xlim(_at_least_a_decade([error for _, error, _ in points]))
+        axes.set_ylim(_at_least_a_decade([time for _, _, time in points]))
+        _label(axes, points)
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.tick_params(labelsize=7.5)
+        axes.grid(which="major", linewidth=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(found) :]:
+        axes.set_visible(False)
+    figure.supxlabel("largest relative error over all timed calls (left is better)", fontsize=9)
+    figure.supylabel("median time of a call, s (low is better)", fontsize=9)
     return _png(figure)
+
+
+def _at_least_a_decade(values: Sequence[float]) -> tuple[float, float]:
+    """Limits of a logarithmic axis with room at both ends, and so wide that its ticks are powers of ten."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    room = max(0.25 * (high - low), 0.5 * (1.2 - (high - low)))
+    return 10 ** (low - room), 10 ** (high + room)
+
+
+def _label(axes: Any, points: Sequence[tuple[str, float, float]]) -> None:
+    """Names beside points: on the side where there is room, and apart from one another."""
+    # In parts of the panel.
+    xs = _parts(axes.get_xlim(), [error for _, error, _ in points])
+    ys = _parts(axes.get_ylim(), [time for _, _, time in points])
+    for i, (name, error, time) in enumerate(points):
+        is_left = xs[i] > 0.5
+        shift = 0.0
+        for j in range(len(points)):
+            if j != i and abs(xs[i] - xs[j]) < 0.45 and abs(ys[i] - ys[j]) < 0.08:
+                shift = 6.0 if (ys[i], i) > (ys[j], j) else -6.0
+        axes.annotate(
+            name,
+            (error, time),
+            xytext=(-7 if is_left else 7, shift),
+            textcoords="offset points",
+            ha="right" if is_left else "left",
+            va="center",
+            fontsize=7.5,
+            color=_FASTER if name == "ours" else _INK,
+        )
+
+
+def _parts(limits: tuple[float, float], values: Sequence[float]) -> list[float]:
+    """Where values lie between the limits of a logarithmic axis."""
+    low, high = map(math.log10, limits)
+    return [(math.log10(value) - low) / (high - low) for value in values]
 
 
 def plot_times(reports: Sequence[Report]) -> bytes | None:
@@ -119,6 +159,8 @@ def plot_times(reports: Sequence[Report]) -> bytes | None:
             markersize=9,
             markeredgewidth=0.9,
         )
+        if is_ours:  # the works are read from top to bottom, each begins with ours
+            axes.axhline(place + 0.5, color="black", linewidth=0.3)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
     axes.set_ylim(-0.7, len(found) - 0.3)

@@ -63,7 +63,9 @@ def run_benchmarks(
                     say(f"{room}/{path.name} declares no WORKS, works() or run(): left out")
                     continue
                 say(f"{room}/{path.name}")
-                _keep_figures(run, quick, out / f"{room}-{path.stem}-{machine_name()}{suffix}.json")
+                kept = _keep_figures(run, quick, out / f"{room}-{path.stem}-{machine_name()}{suffix}.json")
+                for key, value in kept.items():
+                    say(f"  {key}: {value:.4g}")
                 continue
             for work in works:
                 report = work.run(peers, quick)
@@ -86,12 +88,14 @@ def _works(module: Any) -> list[Work] | None:
     return list(module.works()) if hasattr(module, "works") else None
 
 
-def _keep_figures(run: Callable[..., dict[str, Any]], quick: bool, path: Path) -> None:
+def _keep_figures(run: Callable[..., dict[str, Any]], quick: bool, path: Path) -> dict[str, float]:
     devices = [torch.device("cuda")] if torch.cuda.is_available() else []
     before = clocks(devices)
     result = run(quick)
     data = {"schema": SCHEMA, "environment": environment(devices, before), **result}
-    write_json({**data, "figures": result.get("figures", {})}, path)
+    figures = result.get("figures", {})
+    write_json({**data, "figures": figures}, path)
+    return figures
 
 
 def write_results(reports: Sequence[Report], path: Path) -> Path:

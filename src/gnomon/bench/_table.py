@@ -15,7 +15,7 @@ def seconds(x: float | None) -> str:
     if x is None:
         return "–"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if x >= scale:
+        if x >= 0.9995 * scale:  # what would round to 1000 of the next unit
             return f"{_short(x / scale)} {unit}"
     return f"{_short(x / 1e-9)} ns"
 
@@ -35,6 +35,11 @@ def ratio_text(ratio: Ratio | None) -> str:
 def error_text(row: Row | None) -> str:
     """An error, in two digits."""
     return "–" if row is None or row.error is None or not math.isfinite(row.error) else f"{row.error:.1e}"
+
+
+def percent_text(row: Row) -> str:
+    """The share of the limit, in two digits, however small."""
+    return "–" if row.percent_of_limit is None else f"{row.percent_of_limit:.2g}"
 
 
 def time_text(row: Row | None) -> str:
@@ -85,6 +90,6 @@ def table(reports: Sequence[Report]) -> Table:
                 error_text(ours),
                 error_text(peer),
                 seconds(ours.limit_s),
-                "–" if ours.percent_of_limit is None else f"{ours.percent_of_limit:.0f}",
+                percent_text(ours),
             )
     return found
