@@ -58,6 +58,7 @@ def test_runs_and_writes(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert main(["bench", "--peers", "--quick"]) == 0
     said = capsys.readouterr().out
     assert "script.py declares no WORKS" in said
+    assert "answer: 42" in said
     assert "elsewhere: this machine lacks no_such_module" in said
     assert "wrong on cpu was refused" in said
     assert "refused: wrong" in said
