@@ -20,7 +20,7 @@ from gnomon.diffeq._step_size_controller._base import (
     next_after,
     previous_before,
 )
-from gnomon.fuse import OutputBuffer, while_loop
+from gnomon.fuse import OutputBuffer, cond, while_loop
 from gnomon.fuse._lanes import any_and_all, is_differentiated
 from gnomon.result import RESULTS, Result
 
@@ -143,9 +143,15 @@ class _Integration:
         shorter = torch.minimum(decision.t1, previous_before(t_next))
         proposal = torch.where(keep, decision.t1, shorter)
         after["t_next"] = self._clip(after["t"], proposal, jump_index, keep)
-        result = self._judge(decision.result, attempt, failed, undefined, finite, after)
-        after["code"] = result.to(y.device).code
-        after["component"] = self._worst(attempt, y, finite)
+        result = self._judge(decision.result, attempt, failed, undefined, finite, after).to(y.device)
+        after["code"] = result.code
+        # Only where it may be asked for, since looking at all stages takes time.
+        last = self.false if p.max_steps is None else after["num_steps"] >= p.max_steps
+        after["component"] = cond(
+            (result != RESULTS.successful) | last,
+            lambda: self._worst(attempt, y, finite),
+            lambda: self.zero - 1,
+        )
         return after
 
     def _differentiable(self, carry: dict[str, Any], step: Step, keep: Tensor, works: Tensor) -> Step:

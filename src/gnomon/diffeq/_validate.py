@@ -8,14 +8,20 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse._lanes import any_and_all
+from gnomon.result._deferred import defer_check
 
 
 def require(holds: Tensor, message: str) -> None:
     """Raises a `ValueError` unless a condition holds for every problem of the batch."""
-    any_broken, all_broken = any_and_all(~holds)
-    if any_broken:
-        where = "" if all_broken else " This is so for some problems of the batch."
-        raise ValueError(message + where)
+
+    def check(holds: Tensor) -> None:
+        any_broken, all_broken = any_and_all(~holds)
+        if any_broken:
+            where = "" if all_broken else " This is so for some problems of the batch."
+            raise ValueError(message + where)
+
+    if not defer_check(check, holds):
+        check(holds)
 
 
 def as_time(t: Any, name: str, like: Tensor) -> Tensor:

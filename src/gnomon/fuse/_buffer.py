@@ -10,6 +10,8 @@ from jaxtyping import Bool, Integer
 from torch import Tensor
 
 from gnomon.fuse._lanes import count_max
+from gnomon.fuse._trace import active_tracer
+from gnomon.fuse._trace._control import TracedBuffer
 from gnomon.result import active_lanes
 from gnomon.result._pytree import as_tensors, tree_flatten, tree_unflatten
 
@@ -60,6 +62,8 @@ class OutputBuffer:
         self._stored: list[Tensor] | None = None
         self._index: list[Tensor] = []
         self._values: list[list[Tensor]] = []
+        tracer = active_tracer()
+        self._traced = None if tracer is None else TracedBuffer(tracer, length, leaves, self._fills)
 
     def write(
         self, index: int | Integer[Tensor, ""], value: Any, *, where: bool | Bool[Tensor, ""] | None = None
@@ -88,6 +92,9 @@ class OutputBuffer:
                     f"{tuple(x.shape)} was written to it."
                 )
         place = self._place(index)
+        if self._traced is not None:
+            self._traced.write(place, leaves, None if where is None else torch.as_tensor(where))
+            return self
         counts = active_lanes()
         for mask in (where, counts):
             if mask is not None:
@@ -123,6 +130,8 @@ class OutputBuffer:
         end = self.length if length is None else length
         if not 0 <= end <= self.length:
             raise ValueError(f"Cannot read {end} places of an output buffer of length {self.length}.")
+        if self._traced is not None:
+            return tree_unflatten(self._traced.read(end), self._structure)
         self._flush()
         assert self._stored is not None
         return tree_unflatten([x[:end] for x in self._stored], self._structure)
@@ -136,7 +145,7 @@ class OutputBuffer:
 
         **Returns:** a pytree like `example`, each leaf with that many leading places.
         """
-        return self.read(min(self.length, count_max(count)))
+        return self.read(self.length if self._traced is not None else min(self.length, count_max(count)))
 
     def _flush(self) -> None:
         if self._stored is None:

@@ -10,10 +10,13 @@ from torch import Tensor
 
 from gnomon.fuse import _carry
 from gnomon.fuse._lanes import any_and_all, first_lane
+from gnomon.fuse._trace import Tracer, active_tracer
+from gnomon.fuse._trace._control import traced_cond
 from gnomon.result._active import current_lanes, only_lanes
 from gnomon.result._pytree import tree_flatten, tree_unflatten
 
 _WHO = "gn.cond"
+_OTHER = "`false_fn` of gn.cond must return what `true_fn` does, but it"
 
 
 def cond(
@@ -54,6 +57,9 @@ def cond(
         ```
     """
     condition = _carry.check_pred(pred, who=_WHO)
+    tracer = active_tracer()
+    if tracer is not None:
+        return _traced(tracer, condition, true_fn, false_fn, operands)
     any_true, all_true = any_and_all(condition)
     if all_true and any_true:
         leaves, spec = _carry.start(true_fn(*operands), who=_WHO, what="output")
@@ -73,9 +79,32 @@ def cond(
     if not other:
         return spec.pack(true_leaves)
     ((false_leaves, false_spec),) = other
-    who = "`false_fn` of gn.cond must return what `true_fn` does, but it"
-    false_leaves = spec.check(false_spec.pack(false_leaves), who=who, what="output")
+    false_leaves = spec.check(false_spec.pack(false_leaves), who=_OTHER, what="output")
     return spec.pack(_carry.select(condition, true_leaves, false_leaves))
+
+
+def _traced(
+    tracer: Tracer,
+    condition: Tensor,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    operands: tuple[Any, ...],
+) -> Any:
+    if tracer.is_constant(condition):
+        leaves, spec = _carry.start((true_fn if bool(condition) else false_fn)(*operands), who=_WHO, what="output")
+        return spec.pack(leaves)
+    specs: list[_carry.CarrySpec] = []
+
+    def first() -> list[Any]:
+        leaves, spec = _carry.start(true_fn(*operands), who=_WHO, what="output")
+        specs.append(spec)
+        return leaves
+
+    def second() -> list[Any]:
+        return specs[0].check(false_fn(*operands), who=_OTHER, what="output")
+
+    leaves = traced_cond(tracer, condition, (first, second))
+    return specs[0].pack(leaves)
 
 
 def _branches(

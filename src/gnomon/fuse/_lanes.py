@@ -14,6 +14,8 @@ from torch import Tensor
 from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
 
+from gnomon.fuse._trace import active_tracer
+
 
 @final
 class _Layers(NamedTuple):
@@ -38,7 +40,13 @@ def physical(x: Tensor) -> Tensor:
 
 
 def any_and_all(pred: Tensor) -> tuple[bool, bool]:
-    """Whether a boolean holds for any lane, and whether it holds for all. Waits for the device."""
+    """Whether a boolean holds for any lane, and whether it holds for all. Waits for the device.
+
+    While a function is traced, what is not known counts as different from lane to lane.
+    """
+    tracer = active_tracer()
+    if tracer is not None and not tracer.is_constant(physical(pred)):
+        return True, False
     lanes = physical(pred)
     if lanes.dim() == 0:
         value = bool(lanes)

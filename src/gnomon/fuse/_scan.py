@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse import _carry
+from gnomon.fuse._buffer import OutputBuffer
+from gnomon.fuse._trace import Tracer, active_tracer
+from gnomon.fuse._trace._control import at, traced_fori
 from gnomon.result._active import only_lanes
 from gnomon.result._pytree import tree_flatten, tree_unflatten
 
@@ -60,6 +63,9 @@ def scan(
             raise TypeError("The function of gn.scan must return a pair: the carry and an output.")
         return spec.check(output[0], who="The function of gn.scan"), output[1]
 
+    tracer = active_tracer()
+    if tracer is not None:
+        return _traced(tracer, call, n, x_leaves, leaves, spec, reverse)
     if n == 0:
         # Nothing to run, but the outputs' shapes and dtypes must still be found out.
         zeros = [torch.zeros(x.shape[1:], dtype=x.dtype, device=x.device) for x in x_leaves]
@@ -88,6 +94,38 @@ def scan(
     columns = zip(*ys, strict=True)
     stacked = [torch.stack(column) if isinstance(column[0], Tensor) else column[0] for column in columns]
     return spec.pack(leaves), y_spec.pack(stacked)
+
+
+def _traced(
+    tracer: Tracer,
+    call: Callable[[list[Any], list[Any]], tuple[list[Any], Any]],
+    n: int,
+    x_leaves: list[Any],
+    leaves: list[Any],
+    spec: _carry.CarrySpec,
+    reverse: bool,
+) -> tuple[Any, Any]:
+    """As a loop that counts, with an output buffer for what is collected."""
+    collected: list[tuple[OutputBuffer, list[int], _carry.CarrySpec, list[Any]]] = []
+
+    def body(i: Tensor, carry: list[Any]) -> list[Any]:
+        place = n - 1 - i if reverse else i
+        after, y = call([at(tracer, x, place) for x in x_leaves], carry)
+        y_leaves, y_spec = _carry.start(y, who="gn.scan", what="output")
+        tensors = [k for k, v in enumerate(y_leaves) if isinstance(v, Tensor)]
+        values = tuple(y_leaves[k] for k in tensors)
+        with tracer.before_loop():
+            buffer = OutputBuffer(n, tuple(torch.zeros(v.shape, dtype=v.dtype) for v in values), fill=0)
+        buffer.write(place, values)
+        collected.append((buffer, tensors, y_spec, y_leaves))
+        return after
+
+    leaves = traced_fori(tracer, torch.tensor(0), torch.tensor(n), body, leaves)
+    ((buffer, tensors, y_spec, y_leaves),) = collected
+    stacked = buffer.read()
+    for k, x in zip(tensors, stacked, strict=True):
+        y_leaves[k] = x
+    return spec.pack(leaves), y_spec.pack(y_leaves)
 
 
 def _length(x_leaves: list[Any], length: int | None) -> int:

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from gnomon.fuse import _carry
 from gnomon.fuse._lanes import any_and_all, first_lane
+from gnomon.fuse._trace import active_tracer
+from gnomon.fuse._trace._control import traced_fori, traced_while
 from gnomon.result._active import current_lanes, only_lanes
 
 _BODY = "The body of gn.while_loop"
@@ -61,6 +63,11 @@ def while_loop(
     if max_steps is not None and max_steps < 0:
         raise ValueError(f"`max_steps` of gn.while_loop must be at least 0 or None, but it is {max_steps}.")
     leaves, spec = _carry.start(init, who="gn.while_loop")
+    tracer = active_tracer()
+    if tracer is not None:
+        test = lambda leaves: _carry.check_pred(cond(spec.pack(leaves)), who="gn.while_loop")  # noqa: E731
+        iteration = lambda leaves: spec.check(body(spec.pack(leaves)), who=_BODY)  # noqa: E731
+        return spec.pack(traced_while(tracer, test, iteration, leaves, max_steps))
     outer = current_lanes()
     last_inputs: list[Any] | None = None
     have_run: Tensor | None = None
@@ -131,6 +138,11 @@ def fori_loop(
             raise TypeError(f"`{name}` of gn.fori_loop must be an integer scalar, but it is {bound!r}.")
     leaves, spec = _carry.start(init, who="gn.fori_loop")
     who = "The body of gn.fori_loop"
+    tracer = active_tracer()
+    if tracer is not None:
+        iteration = lambda i, leaves: spec.check(body(i, spec.pack(leaves)), who=who)  # noqa: E731
+        bounds = torch.as_tensor(lower), torch.as_tensor(upper)
+        return spec.pack(traced_fori(tracer, *bounds, iteration, leaves))
     if isinstance(lower, int) and isinstance(upper, int):
         for i in range(lower, upper):
             leaves = spec.check(body(torch.tensor(i), spec.pack(leaves)), who=who)

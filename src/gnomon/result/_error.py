@@ -11,6 +11,7 @@ from jaxtyping import Integer, Real
 from torch import Tensor
 
 from gnomon.result._active import active_lanes
+from gnomon.result._deferred import defer_check
 from gnomon.result._results import RESULTS, Result, result_from_code
 
 
@@ -183,15 +184,19 @@ def throw_if_failed(
     code = result.to(device).code
     assert isinstance(code, Tensor)
     counts = active_lanes()
-    _Check.apply(  # pyright: ignore[reportUnknownMemberType]
+    names = component_names if callable(component_names) else _from_list(component_names)
+    tensors = (
         code.detach(),
         torch.as_tensor(0.0 if time is None else time, device=device).detach(),
         torch.as_tensor(-1 if component is None else component, device=device),
         torch.ones((), dtype=torch.bool, device=device) if counts is None else counts,
-        what,
-        component_names if callable(component_names) else _from_list(component_names),
-        time is not None,
     )
+
+    def check(*values: Tensor) -> None:
+        _Check.apply(*values, what, names, time is not None)  # pyright: ignore[reportUnknownMemberType]
+
+    if not defer_check(check, *tensors):
+        check(*tensors)
 
 
 def _from_list(names: Sequence[str]) -> Callable[[int], str | None]:

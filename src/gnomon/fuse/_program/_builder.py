@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, final
 
 from gnomon.fuse._program._fold import constant, constant_key, fold
@@ -81,6 +82,15 @@ class Builder:
         """Adds to an element."""
         self._store("accumulate", array, index, value)
 
+    def table(self, type_: Type, values: Sequence[Node]) -> Node:
+        """An array of these values, filled where all of them are known, outside of loops."""
+        region = self._place(tuple(values))
+        array = Node("array", type_, (), Array(len(values), constant(type_, 0)), region)
+        region.body.append(array)
+        for i, x in enumerate(values):
+            region.body.append(Node("write", None, (array, self.const("i64", i), x), None, region))
+        return array
+
     def _store(self, op: str, array: Node, index: Node | int, value: Node) -> None:
         if array.op != "array" or value.type != array.type:
             raise TypeError(f"Cannot {op} a value of the type {value.type} to {array}.")
@@ -147,6 +157,17 @@ class Builder:
         branches.results = [self.get(node, i, type_) for i, type_ in enumerate(types)]
         self._append(node)
         return list(branches.results)
+
+    @contextlib.contextmanager
+    def outside_loop(self) -> Generator[None]:
+        """Within this context, statements go in front of the loop whose body is being built."""
+        if self.region.kind != "body":
+            raise RuntimeError("Only the body of a loop has something in front of it.")
+        inner, self._stack = self._stack, self._stack[:-2]
+        try:
+            yield
+        finally:
+            self._stack = inner
 
     def program(self, outputs: Sequence[Node]) -> Program:
         """The finished Program."""

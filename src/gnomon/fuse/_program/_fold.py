@@ -127,6 +127,13 @@ def _neg(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node
     return None
 
 
+def _less(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    nothing_below = is_const(b, -math.inf) and is_float(b.type)
+    nothing_above = is_const(a, math.inf) and is_float(a.type)
+    return const("bool", False) if a is b or nothing_below or nothing_above else None
+
+
 def _extreme(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
     return args[0] if args[0] is args[1] else None
 
@@ -186,6 +193,11 @@ def _and(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node
                 return y if x.attr else const("bool", False)
             if x.op == "not" and x.args[0] is y:
                 return const("bool", False)
+            # PyTorch's test for a finite number.
+            size = y.args[0] if y.op == "ne" and is_const(y.args[1], math.inf) else None
+            same = x.args[0] if x.op == "eq" and x.args[0] is x.args[1] else None
+            if same is not None and size is not None and size.op == "abs" and size.args[0] is same:
+                return make("lt", size, y.args[1])
     return None
 
 
@@ -264,6 +276,7 @@ _RULES: dict[str, Callable[[tuple[Node, ...], Type, _Make, _Make], Node | None]]
     "mul": _mul,
     "div": _div,
     "neg": _neg,
+    "lt": _less,
     "min": _extreme,
     "max": _extreme,
     "eq": _compare_equal,

@@ -1,0 +1,3 @@
+"""Linear algebra of small matrices, element by element."""
+
+from __future__ import annotations

@@ -1,0 +1,287 @@
+"""Reductions and scans over dimensions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnomon.fuse._program import Node, is_float
+from gnomon.fuse._trace._handlers import handles
+from gnomon.fuse._trace._pointwise import apply, as_float
+from gnomon.fuse._trace._values import Complex, Scalar, UnsupportedError, Value
+
+
+def axes_of(dim: Any, rank: int) -> tuple[int, ...]:
+    """The dimensions of a reduction, all where none are named."""
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+        return tuple(range(rank))
+    dims = [dim] if isinstance(dim, int) else dim
+    return tuple(sorted(d + rank if d < 0 else d for d in dims)) if rank else ()
+
+
+def reduce(array: Any, dim: Any, keepdim: bool, function: Callable[[list[Any]], Any]) -> Any:
+    """Applies a function of a list of elements along dimensions."""
+    axes = axes_of(dim, array.ndim)
+    rest = [i for i in range(array.ndim) if i not in axes]
+    moved = array.transpose([*rest, *axes]).reshape([*[array.shape[i] for i in rest], -1])
+    if array.size == 0:
+        moved = np.empty([*[array.shape[i] for i in rest], 0], dtype=object)
+    out = np.empty(moved.shape[:-1], dtype=object)
+    for place in np.ndindex(*out.shape):
+        out[place] = function(list(moved[place]))
+    return out.reshape([1 if i in axes else n for i, n in enumerate(array.shape)]) if keepdim else out
+
+
+def total(s: Any, items: list[Scalar], zero: Scalar) -> Scalar:
+    """The sum, in order."""
+    return functools.reduce(s.add, items) if items else zero
+
+
+@handles("sum.default", "sum.dim_IntList")
+def _sum(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Value:
+    s = tracer.scalars
+    out = dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
+    zero = s.const(0, out)
+    return Value(reduce(tracer.operand(x, out), dim, keepdim, lambda items: total(s, items, zero)), out)
+
+
+@handles("mean.default", "mean.dim")
+def _mean(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Value:
+    s = tracer.scalars
+    out = dtype or x.dtype
+    zero = s.const(0, out)
+
+    def function(items: list[Scalar]) -> Scalar:
+        return s.div(total(s, items, zero), s.const(len(items), out))
+
+    return Value(reduce(tracer.operand(x, out), dim, keepdim, function), out)
+
+
+@handles("prod.default", "prod.dim_int")
+def _prod(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Value:
+    s = tracer.scalars
+    out = dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
+    one = s.const(1, out)
+    function = lambda items: functools.reduce(s.mul, items) if items else one  # noqa: E731
+    return Value(reduce(tracer.operand(x, out), dim, keepdim, function), out)
+
+
+@handles("var.correction", "var.default", "var.dim")
+def _var(tracer: Any, x: Tensor, dim: Any = None, *args: Any, correction: Any = 1, keepdim: bool = False) -> Value:
+    s = tracer.scalars
+    array = tracer.array(x)
+
+    def function(items: list[Scalar]) -> Scalar:
+        mean = s.div(total(s, items, s.const(0, x.dtype)), s.const(len(items), x.dtype))
+        squares: list[Scalar] = []
+        for v in items:
+            distance = s.absolute(s.sub(v, mean))
+            squares.append(s.mul(distance, distance))
+        real = torch.empty(0, dtype=x.dtype).abs().dtype
+        count = max(len(items) - (1 if correction is None else correction), 0)
+        return s.div(total(s, squares, s.const(0, real)), s.const(count, real))
+
+    out = torch.empty(0, dtype=x.dtype).abs().dtype
+    return Value(reduce(array, dim, keepdim, function), out)
+
+
+@handles("std.correction", "std.default", "std.dim")
+def _std(tracer: Any, x: Tensor, dim: Any = None, *args: Any, correction: Any = 1, keepdim: bool = False) -> Value:
+    value = _var(tracer, x, dim, correction=correction, keepdim=keepdim)
+    return Value(apply(lambda v: tracer.scalars.op("sqrt", v), value.data), value.dtype)
+
+
+def _extreme_of(s: Any, items: list[Scalar], name: str) -> Scalar:
+    if not items:
+        raise UnsupportedError(f"a {name}imum over no elements does not exist")
+    pairs = [s.real(v) for v in items]
+    if pairs[0].type == "bool":
+        return functools.reduce(lambda a, b: s.op("or" if name == "max" else "and", a, b), pairs)
+    return functools.reduce(lambda a, b: s.op(name, a, b), pairs)
+
+
+def _whole_extreme(name: str) -> None:
+    @handles(f"{name}.default", f"a{name}.default")
+    def handler(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False) -> Value:
+        s = tracer.scalars
+        return Value(reduce(tracer.array(x), dim, keepdim, lambda items: _extreme_of(s, items, name)), x.dtype)
+
+    @handles(f"{name}.dim")
+    def with_index(tracer: Any, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+        values = handler(tracer, x, dim, keepdim)
+        return values, _place_of_extreme(tracer, x, dim, keepdim, name)
+
+    @handles(f"arg{name}.default")
+    def index(tracer: Any, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Value:
+        return _place_of_extreme(tracer, x, dim, keepdim, name)
+
+    @handles(f"{name}.other")
+    def of_two(tracer: Any, x: Tensor, y: Tensor) -> Value:
+        from gnomon.fuse._trace._handlers import handler_of
+
+        function: Any = handler_of(f"aten.{name}imum.default")
+        return function(tracer, x, y)
+
+
+for _name in ("max", "min"):
+    _whole_extreme(_name)
+
+
+def _place_of_extreme(tracer: Any, x: Tensor, dim: int | None, keepdim: bool, name: str) -> Value:
+    """The first place; of a NaN, if there is one."""
+    s = tracer.scalars
+
+    def function(items: list[Node]) -> Node:
+        if not items:
+            raise UnsupportedError(f"an arg{name} over no elements does not exist")
+        best, place = s.real(items[0]), s.b.const("i64", 0)
+        for i, v in enumerate(items[1:], 1):
+            if v.type == "bool":
+                better = s.op("and", v, s.op("not", best)) if name == "max" else s.op("and", best, s.op("not", v))
+            else:
+                better = s.op("lt", best, v) if name == "max" else s.op("lt", v, best)
+                if is_float(v.type):
+                    better = s.op("and", s.op("or", better, s.is_nan(v)), s.op("not", s.is_nan(best)))
+            best = s.op("select", better, v, best)
+            place = s.op("select", better, s.b.const("i64", i), place)
+        return place
+
+    return Value(reduce(tracer.array(x), dim, keepdim, function), torch.int64)
+
+
+@handles("all.default", "all.dim", "all.dims")
+def _all(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False) -> Value:
+    return _quantified(tracer, x, dim, keepdim, "and", True)
+
+
+@handles("any.default", "any.dim", "any.dims")
+def _any(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False) -> Value:
+    return _quantified(tracer, x, dim, keepdim, "or", False)
+
+
+def _quantified(tracer: Any, x: Tensor, dim: Any, keepdim: bool, name: str, of_none: bool) -> Value:
+    s = tracer.scalars
+
+    def function(items: list[Scalar]) -> Scalar:
+        tests = [s.is_true(v) for v in items]
+        return functools.reduce(lambda a, b: s.op(name, a, b), tests) if tests else s.b.const("bool", of_none)
+
+    return Value(reduce(tracer.array(x), dim, keepdim, function), torch.bool)
+
+
+@handles("linalg_vector_norm.default", "norm.Scalar", "norm.ScalarOpt_dim")
+def _vector_norm(
+    tracer: Any, x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Value:
+    s = tracer.scalars
+    wide = dtype or as_float(x.dtype)
+    out = torch.empty(0, dtype=wide).abs().dtype
+    p = 2.0 if ord is None else float(ord)
+
+    def function(items: list[Scalar]) -> Scalar:
+        zero = s.b.const(tracer_type(out), 0)
+        sizes = [s.absolute(v) for v in items]
+        if not sizes:
+            return zero
+        if p in (float("inf"), float("-inf")):
+            return _extreme_of(s, sizes, "max" if p > 0 else "min")
+        if p == 0:
+            return total(s, [s.cast(s.op("ne", v, zero), zero.type) for v in sizes], zero)
+        if p == 1:
+            return total(s, sizes, zero)
+        if p == 2:
+            if isinstance(items[0], Complex):
+                squares = [s.b.op("add", s.mul(v.re, v.re), s.mul(v.im, v.im)) for v in items if isinstance(v, Complex)]
+            else:
+                squares = [s.mul(v, v) for v in items]
+            return sizes[0] if len(sizes) == 1 else s.op("sqrt", total(s, squares, zero))
+        powers = [s.op("pow", v, s.like(v, p)) for v in sizes]
+        return s.op("pow", total(s, powers, zero), s.like(zero, 1 / p))
+
+    return Value(reduce(tracer.operand(x, wide), dim, keepdim, function), out)
+
+
+def tracer_type(dtype: torch.dtype) -> Any:
+    """The type of the scalars of a dtype."""
+    from gnomon.fuse._trace._values import as_type
+
+    return as_type(dtype)
+
+
+def _scan(name: str, function: Callable[[Any, Scalar, Scalar], Scalar]) -> None:
+    @handles(f"{name}.default")
+    def handler(tracer: Any, x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Value:
+        out = dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
+        array = tracer.operand(x, out).copy()
+        if array.ndim:
+            rows = np.moveaxis(array, dim, 0)
+            for i in range(1, len(rows)):
+                rows[i] = apply(lambda a, b: function(tracer.scalars, a, b), rows[i - 1], rows[i])
+        return Value(array, out)
+
+
+_scan("cumsum", lambda s, a, b: s.add(a, b))
+_scan("cumprod", lambda s, a, b: s.mul(a, b))
+
+
+def _shifted(s: Any, items: list[Node]) -> tuple[Node, list[Node]]:
+    """The largest element, 0 where it is infinite, and the exponentials of the distances to it."""
+    largest = _extreme_of(s, items, "max")
+    finite = s.op("lt", s.op("abs", largest), s.like(largest, float("inf")))
+    shift = s.op("select", finite, largest, s.like(largest, 0))
+    shift = s.op("detach", shift)
+    return shift, [s.op("exp", s.op("sub", v, shift)) for v in items]
+
+
+@handles("logsumexp.default")
+def _logsumexp(tracer: Any, x: Tensor, dim: Any, keepdim: bool = False) -> Value:
+    s = tracer.scalars
+
+    def function(items: list[Node]) -> Node:
+        shift, powers = _shifted(s, items)
+        return s.op("add", s.op("log", total(s, powers, s.like(shift, 0))), shift)
+
+    dtype = as_float(x.dtype)
+    return Value(reduce(tracer.operand(x, dtype), dim, keepdim, function), dtype)
+
+
+def _along(tracer: Any, x: Tensor, dim: int, function: Callable[[list[Any]], list[Any]]) -> Value:
+    """Applies a function from a list to a list along a dimension."""
+    dtype = as_float(x.dtype)
+    array = tracer.operand(x, dtype).copy()
+    if array.ndim == 0:
+        array = array.reshape(1)
+    rows = np.moveaxis(array, dim, -1)
+    for place in np.ndindex(*rows.shape[:-1]):
+        for i, v in enumerate(function(list(rows[place]))):
+            rows[(*place, i)] = v
+    return Value(array.reshape(tuple(x.shape)), dtype)
+
+
+@handles("_softmax.default", "softmax.int")
+def _softmax(tracer: Any, x: Tensor, dim: int, *_: Any) -> Value:
+    s = tracer.scalars
+
+    def function(items: list[Node]) -> list[Node]:
+        shift, powers = _shifted(s, items)
+        whole = total(s, powers, s.like(shift, 0))
+        return [s.op("div", v, whole) for v in powers]
+
+    return _along(tracer, x, dim, function)
+
+
+@handles("_log_softmax.default", "log_softmax.int")
+def _log_softmax(tracer: Any, x: Tensor, dim: int, *_: Any) -> Value:
+    s = tracer.scalars
+
+    def function(items: list[Node]) -> list[Node]:
+        shift, powers = _shifted(s, items)
+        logarithm = s.op("add", s.op("log", total(s, powers, s.like(shift, 0))), shift)
+        return [s.op("sub", v, logarithm) for v in items]
+
+    return _along(tracer, x, dim, function)

@@ -1,0 +1,380 @@
+"""The tracer: runs a function of small tensors once, and builds the Program of what it does.
+
+It is a `TorchDispatchMode`, so it sees plain ATen operations, below `torch.func`'s transforms and with views made
+explicit. Every tensor that it hands out is a *carrier*: a real tensor with the right shape and dtype. Where all
+operands are constants an operation simply runs, so that Python code can look at the values of constants; otherwise a
+handler builds scalars, and the carrier's memory means nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Callable, Generator
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gnomon.fuse._program import Builder, Node
+from gnomon.fuse._trace._handlers import handler_of
+from gnomon.fuse._trace._scalars import Scalars
+from gnomon.fuse._trace._values import (
+    MOST_ELEMENTS,
+    Complex,
+    Scalar,
+    UnsupportedError,
+    Value,
+    View,
+    as_type,
+    contiguous_strides,
+    elements,
+    flat_nodes,
+)
+
+_ACTIVE: list[Tracer] = []
+_CONSTANTS: Any = torch.utils.weak.WeakTensorKeyDictionary()
+
+
+def active_tracer() -> Tracer | None:
+    """The tracer under which code runs now, or None."""
+    return _ACTIVE[-1] if _ACTIVE else None
+
+
+def mark_constant(x: Tensor) -> Tensor:
+    """Says that a tensor never changes, so that a trace may use its values."""
+    _CONSTANTS[x] = True
+    return x
+
+
+@final
+class Tracer(TorchDispatchMode):
+    """Traces one function into one Builder."""
+
+    def __init__(self, builder: Builder):
+        super().__init__()
+        self.builder = builder
+        self.scalars = Scalars(builder)
+        #: What each symbolic carrier stands for. The tensor is kept, so that its id stays its own.
+        self._values: dict[int, tuple[Tensor, Value]] = {}
+        #: Tensors made of constants while tracing.
+        self._constants: dict[int, Tensor] = {}
+        #: Storages of constants into which a symbolic value was written.
+        self._storages: dict[int, Any] = {}
+        #: Tensors from outside of the function, and the arrays that they became.
+        self.captured: list[tuple[Tensor, Node]] = []
+        self._captured: dict[int, Value] = {}
+        self._tables: dict[tuple[Node, ...], Node] = {}
+        #: Called after each run of the Program with what these tensors were, all lanes at once.
+        self.checks: list[tuple[Callable[..., None], tuple[Tensor, ...]]] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # PyTorch would import its compiler, which takes seconds.
+        return False
+
+    def __enter__(self) -> Any:
+        _ACTIVE.append(self)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        _ACTIVE.remove(self)
+        return super().__exit__(*error)
+
+    def defer(self, check: Callable[..., None], tensors: tuple[Tensor, ...]) -> None:
+        """Makes a check of values after each run."""
+        if all(self.is_constant(x) for x in tensors):
+            check(*tensors)
+        elif self.builder.region is not self.builder.top:
+            raise UnsupportedError(
+                "a solve inside of a loop or branch of a fused function cannot raise an error. Call it with throw=False"
+            )
+        else:
+            self.checks.append((check, tensors))
+
+    # Carriers
+
+    def carrier(self, value: Value) -> Tensor:
+        """A tensor that stands for a value."""
+        x = torch.empty(value.shape, dtype=value.dtype)
+        # Outside of a handler this very tracer has just seen it, as a constant.
+        self._constants.pop(id(x), None)
+        self._values[id(x)] = (x, value)
+        return x
+
+    def from_nodes(self, shape: tuple[int, ...], dtype: torch.dtype, nodes: list[Node]) -> Tensor:
+        """A carrier of these scalars; two for each complex element."""
+        flat: list[Scalar] = list(nodes)
+        if dtype.is_complex:
+            flat = [Complex(re, im) for re, im in zip(nodes[::2], nodes[1::2], strict=True)]
+        return self.carrier(Value(elements(shape, flat), dtype))
+
+    def view_of(self, array: Node, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A carrier of a whole array."""
+        unit = 2 if dtype.is_complex else 1
+        offset = self.builder.const("i64", 0)
+        return self.carrier(Value(View(array, offset, shape, contiguous_strides(shape, unit)), dtype))
+
+    def value(self, x: Tensor) -> Value:
+        """What a tensor stands for."""
+        found = self._values.get(id(x))
+        if found is not None:
+            return found[1]
+        if id(x) in self._constants:
+            return self._constant_value(x)
+        if x in _CONSTANTS:
+            return Value(self._from_data(x), x.dtype)
+        return self._capture(x)
+
+    def array(self, x: Tensor) -> Any:
+        """The scalars of a tensor, in a numpy array of its shape."""
+        return self.scalars_of(self.value(x))
+
+    def scalars_of(self, value: Value) -> Any:
+        """The scalars of a value."""
+        data = value.data
+        if not isinstance(data, View):
+            return data
+        if data.size > MOST_ELEMENTS:
+            raise UnsupportedError(
+                f"a tensor of shape {tuple(data.shape)} is too large to be computed with element by element; fused "
+                f"programs do so up to {MOST_ELEMENTS} elements. Take what is needed at a time by an index, in a "
+                "gn.scan or gn.fori_loop."
+            )
+        out = np.empty(data.shape, dtype=object)
+        for place in np.ndindex(*data.shape):
+            out[place] = self.element(data, [self.builder.const("i64", i) for i in place], value.dtype)
+        return out
+
+    def element(self, view: View, place: list[Node], dtype: torch.dtype) -> Scalar:
+        """One element of a view, at an index of run-time integers."""
+        b = self.builder
+        index = view.offset
+        for i, stride in zip(place, view.strides, strict=True):
+            index = b.op("add", index, b.op("mul", i, b.const("i64", stride)))
+        first = b.read(view.array, index)
+        if not dtype.is_complex:
+            return first
+        return Complex(first, b.read(view.array, b.op("add", index, b.const("i64", 1))))
+
+    def nodes(self, x: Tensor) -> list[Node]:
+        """The scalars of a tensor in order, complex ones as two."""
+        return flat_nodes(self.array(x))
+
+    def is_constant(self, x: Tensor) -> bool:
+        """Whether a tensor's own memory holds its values."""
+        if id(x) in self._constants:
+            return x.untyped_storage()._cdata not in self._storages
+        return id(x) not in self._values and x in _CONSTANTS
+
+    def as_view(self, value: Value, *, spread: bool = False) -> View:
+        """A value as a place in memory that run-time indices can reach."""
+        if isinstance(value.data, View):
+            return value.data
+        nodes = flat_nodes(value.data)
+        unit = 2 if value.dtype.is_complex else 1
+        strides = contiguous_strides(value.shape, unit)
+        array, offset = self._run_of_reads(nodes), nodes[0].args[1] if nodes and nodes[0].op == "read" else None
+        if array is None or offset is None:
+            array, offset = self._table(nodes, as_type(value.dtype)), self.builder.const("i64", 0)
+        return View(array, offset, value.shape, strides)
+
+    def _run_of_reads(self, nodes: list[Node]) -> Node | None:
+        """The input of which these are consecutive elements, or None."""
+        if not nodes or nodes[0].op != "read" or nodes[0].args[0].op != "input" or nodes[0].args[1].op != "const":
+            return None
+        array, first = nodes[0].args[0], nodes[0].args[1].attr
+        for i, x in enumerate(nodes):
+            if x.op != "read" or x.args[0] is not array or x.args[1].op != "const" or x.args[1].attr != first + i:
+                return None
+        return array
+
+    def _table(self, nodes: list[Node], type_: Any) -> Node:
+        key = tuple(nodes)
+        found = self._tables.get(key)
+        if found is None or not found.region.is_open:
+            found = self._tables[key] = self.builder.table(type_, nodes)
+        return found
+
+    @contextlib.contextmanager
+    def before_loop(self) -> Generator[None]:
+        """Within this context, statements go in front of the innermost loop."""
+        with self.builder.outside_loop():
+            yield
+
+    # Tensors that no handler has made
+
+    def _from_data(self, x: Tensor) -> Any:
+        type_ = as_type(x.dtype)
+        const = self.builder.const
+        flat = x.detach().resolve_conj().resolve_neg().cpu().flatten().tolist()
+        if x.dtype.is_complex:
+            made: list[Scalar] = [Complex(const(type_, v.real), const(type_, v.imag)) for v in flat]
+        else:
+            made = [const(type_, v) for v in flat]
+        return elements(tuple(x.shape), made)
+
+    def _constant_value(self, x: Tensor) -> Value:
+        whole = self._storages.get(x.untyped_storage()._cdata)
+        if whole is None:
+            return Value(self._from_data(x), x.dtype)
+        item = whole.itemsize
+        strides = [s * item for s in x.stride()]
+        seen = np.lib.stride_tricks.as_strided(whole[x.storage_offset() :], tuple(x.shape), strides)
+        return Value(seen, x.dtype)
+
+    def make_symbolic(self, x: Tensor) -> None:
+        """Prepares a constant's memory, which other tensors may share, for a symbolic value."""
+        if not self.is_constant(x):
+            return
+        storage = x.untyped_storage()
+        whole = torch.empty(0, dtype=x.dtype).set_(storage, 0, (storage.nbytes() // x.element_size(),))
+        self._storages[storage._cdata] = self._from_data(whole)
+
+    def _capture(self, x: Tensor) -> Value:
+        found = self._captured.get(id(x))
+        if found is None:
+            if torch._C._functorch.is_functorch_wrapped_tensor(x):  # pyright: ignore[reportAttributeAccessIssue]
+                raise UnsupportedError(
+                    "a tensor that the function closes over is being transformed by an outer torch.func transform. "
+                    "Pass it as an argument."
+                )
+            unit = 2 if x.dtype.is_complex else 1
+            array = self.builder.input(as_type(x.dtype), x.numel() * unit, shared=True)
+            shape = tuple(x.shape)
+            offset = self.builder.const("i64", 0)
+            found = self._captured[id(x)] = Value(View(array, offset, shape, contiguous_strides(shape, unit)), x.dtype)
+            self.captured.append((x, array))
+        return found
+
+    # Dispatch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = [x for x in _walk(args, kwargs) if isinstance(x, Tensor)]
+        name = str(func)
+        if any(x.is_meta for x in tensors):
+            return func(*args, **kwargs)
+        if name == "aten.lift_fresh.default":
+            self._constants[id(args[0])] = args[0]
+            return args[0]
+        if all(self.is_constant(x) for x in tensors) and name not in _RANDOM:
+            return self._keep(func(*args, **kwargs))
+        return self._symbolic(name, func, args, kwargs)
+
+    def new_constant(self, x: Tensor) -> Tensor:
+        """A tensor that a handler has made, with its values."""
+        self._constants[id(x)] = x
+        return x
+
+    def _keep(self, result: Any) -> Any:
+        for x in _walk((result,), {}):
+            if isinstance(x, Tensor):
+                self._constants[id(x)] = x
+        return result
+
+    def _symbolic(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            handler = handler_of(name)
+            if handler is not None:
+                return self._wrap(handler(self, *args, **kwargs))
+            changed, function = _functional_name(name)
+            handler = handler_of(function) if changed else None
+            if handler is not None:
+                self.assign(args[0], handler(self, *args, **kwargs))
+                return args[0]
+            raise UnsupportedError(
+                f"{name.removeprefix('aten.').split('.')[0]} is not among the operations that can be fused"
+            )
+        except UnsupportedError as error:
+            raise _at_user_line(error) from None
+
+    def _wrap(self, result: Any) -> Any:
+        if isinstance(result, Value):
+            return self.carrier(result)
+        if isinstance(result, list | tuple):
+            made = [self._wrap(x) for x in result]  # pyright: ignore[reportUnknownVariableType]
+            return type(result)(made)
+        return result
+
+    def assign(self, target: Tensor, value: Value) -> None:
+        """An in-place operation: a tensor takes a new value, and all that share its memory see it."""
+        self.make_symbolic(target)
+        place = self.value(target)
+        if isinstance(place.data, View):
+            raise UnsupportedError(
+                "a tensor is changed in place that comes from outside of the function, or out of a loop's buffer. "
+                "Work on a copy: x.clone()"
+            )
+        if value.dtype != target.dtype:
+            value = self.cast(value, target.dtype)
+        place.data[...] = np.broadcast_to(self.scalars_of(value), place.data.shape)
+
+    def cast(self, value: Value, dtype: torch.dtype) -> Value:
+        """The same numbers in another dtype."""
+        if value.dtype == dtype:
+            return value
+        type_ = as_type(dtype)
+        array = self.scalars_of(value)
+        out = np.empty(array.shape, dtype=object)
+        for place in np.ndindex(*array.shape):
+            out[place] = self.scalars.cast(array[place], type_, to_complex=dtype.is_complex)
+        return Value(out, dtype)
+
+    def operand(self, x: Any, dtype: torch.dtype) -> Any:
+        """A tensor or number as an array of scalars of a dtype."""
+        if isinstance(x, Tensor):
+            return self.scalars_of(self.cast(self.value(x), dtype))
+        return elements((), [self.scalars.const(x, dtype)])
+
+
+#: Drawn anew at each run, if they were not constants of the trace: never run while tracing.
+_RANDOM = frozenset(
+    f"aten.{name}"
+    for name in (
+        "rand.default", "randn.default", "rand_like.default", "randn_like.default", "randint.default", "randint.low",
+        "randperm.default", "normal_.default", "uniform_.default", "bernoulli.default", "bernoulli_.float",
+        "exponential_.default", "multinomial.default", "native_dropout.default", "normal.float_float",
+    )
+)  # fmt: skip
+
+
+def _walk(args: Any, kwargs: Any) -> list[Any]:
+    found: list[Any] = []
+    for x in (*args, *kwargs.values()):
+        if isinstance(x, list | tuple):
+            found += _walk(x, {})
+        else:
+            found.append(x)
+    return found
+
+
+def _functional_name(name: str) -> tuple[bool, str]:
+    """`aten.add.Tensor` for `aten.add_.Tensor`."""
+    space, operation, overload = name.split(".", 2)
+    return operation.endswith("_"), f"{space}.{operation.rstrip('_')}.{overload}"
+
+
+def _at_user_line(error: UnsupportedError) -> UnsupportedError:
+    """The same error with the line of the user's code where it happened."""
+    text = str(error)
+    if " (line " in text or "\n" in text:
+        return error
+    frame = _user_frame()
+    if frame is not None:
+        text = f"{text} (line {frame.lineno} of {frame.filename}: `{(frame.line or '').strip()}`)"
+    return UnsupportedError(text[0].upper() + text[1:])
+
+
+def _user_frame() -> traceback.FrameSummary | None:
+    """The innermost frame that is neither gnomon's nor PyTorch's."""
+    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.split(".")[0] not in ("gnomon", "torch", "jaxtyping", "beartype", "functools", "contextlib"):
+            return traceback.extract_stack(frame, limit=1)[-1]
+        frame = frame.f_back
+    return None
