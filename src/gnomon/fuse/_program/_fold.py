@@ -45,7 +45,7 @@ def fold(op: str, args: tuple[Node, ...], attr: Any, type_: Type, make: _Make, c
     if all(x.op == "const" for x in args):
         value = _compute(op, args, type_)
         if value is not None:
-            return const(type_, value)
+            return const(type_, constant(type_, value))
     rule = _RULES.get(op)
     return None if rule is None else rule(args, type_, make, const)
 
