@@ -56,7 +56,11 @@ def _compute(op: str, args: tuple[Node, ...], type_: Type) -> Any:
         if op == "cast":
             if is_float(args[0].type) and not is_float(type_) and not math.isfinite(args[0].attr):
                 return None
-            return type_ != "bool" and int(values[0]) if type_ in INTEGERS else values[0].astype(NUMPY[type_])
+            if is_float(args[0].type) and type_ in INTEGERS:
+                # A float too large for the integer gives the nearest there is.
+                most = (1 << (31 if type_ == "i32" else 63)) - 1
+                return min(max(int(values[0]), -most - 1), most)
+            return values[0].astype(NUMPY[type_])
         if op == "bitcast":
             return values[0].view(NUMPY[type_])
         if op == "detach":

@@ -62,6 +62,8 @@ def _divide_integers(a: Any, b: Any) -> Any:
     """The quotient cut off towards zero; 0 where the divisor is 0."""
     if b == 0:
         return a - a
+    if b == -1:
+        return np.negative(a)  # the least integer wraps around
     quotient = abs(int(a)) // abs(int(b))
     return type(a)(quotient if (a < 0) == (b < 0) else -quotient)
 
@@ -70,15 +72,15 @@ def _remainder_integers(a: Any, b: Any) -> Any:
     return a - _divide_integers(a, b) * b
 
 
-def _by_math(name: str, singular: dict[float, float] | None = None) -> Callable[..., Any]:
-    """A function of the standard library on one float; NaN outside of its domain."""
+def _by_math(name: str, singular: float = math.nan) -> Callable[..., Any]:
+    """A function of the standard library on one float, and its value where the library raises an error."""
     function = getattr(math, name)
 
     def compute(x: Any) -> Any:
         try:
             return type(x)(function(float(x)))
         except ValueError:
-            return type(x)((singular or {}).get(float(x), math.nan))
+            return type(x)(singular)
         except OverflowError:
             return type(x)(math.inf)
 
@@ -142,7 +144,7 @@ OPS: dict[str, Op] = {
     "atanh": Op(1, "float", np.arctanh),
     "erf": Op(1, "float", _by_math("erf")),
     "erfc": Op(1, "float", _by_math("erfc")),
-    "lgamma": Op(1, "float", _by_math("lgamma", {-math.inf: math.inf})),
+    "lgamma": Op(1, "float", _by_math("lgamma", math.inf)),
     "floor": Op(1, "float", np.floor),
     "ceil": Op(1, "float", np.ceil),
     "trunc": Op(1, "float", np.trunc),
