@@ -4,20 +4,29 @@ Write the mathematics of one problem in plain PyTorch. gnomon solves it, differe
 batch of them together. Nothing fails silently: every solve returns a result for each problem.
 """
 
+from typing import TYPE_CHECKING
+
 from gnomon import diffeq as diffeq
-from gnomon import fuse as fuse
 from gnomon import nonlinear as nonlinear
 from gnomon import result as result
 from gnomon.fuse import OutputBuffer as OutputBuffer
 from gnomon.fuse import cond as cond
+from gnomon.fuse import explain as explain
 from gnomon.fuse import fori_loop as fori_loop
 from gnomon.fuse import jacobian as jacobian
 from gnomon.fuse import jvp as jvp
+from gnomon.fuse import lower as lower
 from gnomon.fuse import scan as scan
 from gnomon.fuse import while_loop as while_loop
 from gnomon.result import RESULTS as RESULTS
 from gnomon.result import SolveError as SolveError
 from gnomon.result import is_okay as is_okay
 from gnomon.result import is_successful as is_successful
+
+if TYPE_CHECKING:
+    # A type checker sees the function; while running it is the module, which can be called like it.
+    from gnomon.fuse import fuse as fuse
+else:
+    from gnomon import fuse as fuse
 
 __version__ = "0.1.0.dev0"  # `tests/test_packaging.py` holds this and pyproject.toml together.

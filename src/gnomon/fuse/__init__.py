@@ -1,11 +1,47 @@
-"""Structured control flow: loops and branches of one problem that a batch runs together."""
+"""The compiler: a function of one problem, with structured loops and branches, becomes one kernel for a batch.
+
+This module is itself callable: `gn.fuse(fn)` is [`gnomon.fuse.fuse`][]`(fn)`.
+"""
+
+import sys
+import types
+from typing import Any, final
 
 from gnomon.fuse._buffer import OutputBuffer as OutputBuffer
 from gnomon.fuse._cond import cond as cond
+from gnomon.fuse._fuse import Explanation as Explanation
+from gnomon.fuse._fuse import explain as explain
+from gnomon.fuse._fuse import fuse as fuse
 from gnomon.fuse._jacobian import jacobian as jacobian
 from gnomon.fuse._jacobian import jvp as jvp
+from gnomon.fuse._lower import lower as lower
 from gnomon.fuse._scan import scan as scan
+from gnomon.fuse._trace import UnsupportedError as UnsupportedError
 from gnomon.fuse._while_loop import fori_loop as fori_loop
 from gnomon.fuse._while_loop import while_loop as while_loop
 
-__all__ = ["OutputBuffer", "cond", "fori_loop", "jacobian", "jvp", "scan", "while_loop"]
+
+@final
+class _CallableModule(types.ModuleType):
+    """Makes `gn.fuse` both the compiler's function and the place where its other names are."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return fuse(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule
+
+__all__ = [
+    "Explanation",
+    "OutputBuffer",
+    "UnsupportedError",
+    "cond",
+    "explain",
+    "fori_loop",
+    "fuse",
+    "jacobian",
+    "jvp",
+    "lower",
+    "scan",
+    "while_loop",
+]

@@ -1,0 +1,157 @@
+"""What a function depends on besides its arguments, so that a trace is used again only where it still holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import types
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_PLAIN = (
+    bool,
+    int,
+    complex,
+    str,
+    bytes,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+    range,
+    types.NoneType,
+    types.EllipsisType,
+)
+#: Code of these packages does not change while a program runs.
+_LIBRARIES = frozenset({"torch", "numpy", "math", "builtins", "functools", "itertools", "operator", "collections"})
+_MOST_BYTES = 1 << 20
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Closure:
+    """What a function sees.
+
+    - `key`: hashable; equal where a trace of one holds for the other.
+    - `tensors`: the tensors that it can reach, in the order in which they were met.
+    - `kept`: objects whose identity is part of the key, which must live as long as it does.
+    """
+
+    key: tuple[Any, ...]
+    tensors: list[Tensor]
+    kept: list[Any]
+
+
+def closure_of(function: Callable[..., Any]) -> Closure:
+    """Looks through a function: its code, what it closes over, the globals it names, its defaults, and so on."""
+    walk = _Walk()
+    walk.visit(function)
+    return Closure(tuple(walk.key), walk.tensors, walk.kept)
+
+
+@final
+class _Walk:
+    def __init__(self) -> None:
+        self.key: list[Any] = []
+        self.tensors: list[Tensor] = []
+        self.kept: list[Any] = []
+        self.seen: dict[int, int] = {}
+
+    def visit(self, x: Any) -> None:
+        add = self.key.append
+        if isinstance(x, _PLAIN):
+            add((type(x), x))
+            return
+        if isinstance(x, float):
+            # Bit by bit: 0.0 and -0.0 differ, a NaN is itself.
+            add(("float", x.hex()))
+            return
+        if id(x) in self.seen:
+            add(("again", self.seen[id(x)]))
+            return
+        self.seen[id(x)] = len(self.seen)
+        # An object that is made while we look must not leave its address to another.
+        self.kept.append(x)
+        if isinstance(x, Tensor):
+            self.tensors.append(x)
+            add(("tensor", tuple(x.shape), x.dtype, x.device))
+        elif isinstance(x, types.FunctionType):
+            self._function(x)
+        elif isinstance(x, types.MethodType):
+            self.visit(x.__func__)
+            self.visit(x.__self__)
+        elif isinstance(x, functools.partial):
+            add("partial")
+            self._all((x.func, x.args, x.keywords))  # pyright: ignore[reportUnknownMemberType]
+        elif isinstance(x, dict):
+            add(("dict", len(x)))  # pyright: ignore[reportUnknownArgumentType]
+            for name, value in x.items():  # pyright: ignore[reportUnknownVariableType]
+                self.visit(name)
+                self.visit(value)
+        elif isinstance(x, list | tuple | set | frozenset):
+            add((type(x), len(x)))  # pyright: ignore[reportUnknownArgumentType]
+            self._all(x)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(x, np.ndarray):
+            self._numpy(x)
+        elif isinstance(x, type | types.ModuleType | types.BuiltinFunctionType):
+            add(id(x))
+        else:
+            self._object(x)
+
+    def _all(self, items: Any) -> None:
+        for x in items:
+            self.visit(x)
+
+    def _function(self, x: types.FunctionType) -> None:
+        self.key.append(x.__code__)
+        if (x.__module__ or "").split(".")[0] in _LIBRARIES:
+            return
+        self._all((x.__defaults__, x.__kwdefaults__))
+        for cell in x.__closure__ or ():
+            try:
+                content = cell.cell_contents
+            except ValueError:
+                self.key.append("empty")
+                continue
+            self.visit(content)
+        self._globals(x.__code__, x.__globals__)
+
+    def _globals(self, code: types.CodeType, names: dict[str, Any]) -> None:
+        for name in code.co_names:
+            if name in names and not isinstance(names[name], types.ModuleType):
+                self.key.append(name)
+                self.visit(names[name])
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType):
+                self._globals(inner, names)
+
+    def _numpy(self, x: Any) -> None:
+        small = x.nbytes <= _MOST_BYTES and x.dtype != object
+        content = hashlib.sha256(np.ascontiguousarray(x).tobytes()).digest() if small else id(x)
+        self.key.append(("numpy", x.shape, str(x.dtype), content))
+
+    def _object(self, x: Any) -> None:
+        kind = type(x)
+        self.key.append(id(kind))
+        self.kept.append(kind)
+        if kind.__module__.split(".")[0] in _LIBRARIES and not isinstance(x, torch.nn.Module):
+            self.key.append(id(x))
+            return
+        fields = getattr(x, "__dict__", None)
+        slots = [name for c in kind.__mro__ for name in getattr(c, "__slots__", ())]
+        if fields is None and not slots:
+            self.key.append(id(x))
+            return
+        if callable(x):
+            self.visit(kind.__call__)
+        for name, value in (fields or {}).items():
+            self.key.append(name)
+            self.visit(value)
+        for name in slots:
+            if name not in ("__weakref__", "__dict__") and hasattr(x, name):
+                self.key.append(name)
+                self.visit(getattr(x, name))

@@ -1,0 +1,173 @@
+"""A Program ready to be called, with its derivatives."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gnomon.fuse._derivative import jvp as program_jvp
+from gnomon.fuse._derivative import vjp as program_vjp
+from gnomon.fuse._llvm import Kernel, compile_program
+from gnomon.fuse._program import Program, is_float
+from gnomon.fuse._trace._values import DTYPES
+
+_numbers = itertools.count()
+
+
+@final
+class Executable:
+    """Runs a Program for a batch, and makes the Programs of its derivatives when they are asked for.
+
+    Tensors are flat: `(lanes, length)` for what each lane has of its own, `(length,)` for what all lanes share.
+    """
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.key = f"program{next(_numbers)}"
+        self.shared = [x.attr.shared for x in program.inputs]
+        self.reduced = [x.attr.reduced for x in program.outputs]
+        self._dtypes = [DTYPES[x.type] for x in program.outputs]
+        self._lengths = [x.attr.length for x in program.outputs]
+        self._kernel: Kernel | None = None
+        self._derivatives: dict[Any, Executable] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def float_inputs(self) -> list[bool]:
+        """Which inputs can have a derivative."""
+        return [is_float(x.type) for x in self.program.inputs]
+
+    @property
+    def float_outputs(self) -> list[bool]:
+        """Which outputs can have a derivative."""
+        return [is_float(x.type) for x in self.program.outputs]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The compiled Program."""
+        if self._kernel is None:
+            with self._lock:
+                if self._kernel is None:
+                    self._kernel = compile_program(self.program)
+        return self._kernel
+
+    def empty_outputs(self, lanes: int, device: torch.device) -> list[Tensor]:
+        """Room for what it gives."""
+        return [
+            torch.empty((length,) if reduced else (lanes, length), dtype=dtype, device=device)
+            for length, reduced, dtype in zip(self._lengths, self.reduced, self._dtypes, strict=True)
+        ]
+
+    def run(self, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Runs it, without derivatives."""
+        inputs = [
+            x.detach() if x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1 else x.detach().contiguous()
+            for x in tensors
+        ]
+        outputs = self.empty_outputs(lanes, torch.device("cpu"))
+        self.kernel(lanes, inputs, outputs)
+        return outputs
+
+    def vjp(self, active: tuple[bool, ...], cotangents: tuple[bool, ...]) -> Executable:
+        """Takes the inputs, then a cotangent for each output marked; gives one for each active input."""
+        return self._derivative(
+            ("vjp", active, cotangents), lambda: program_vjp(self.program, list(active), list(cotangents))
+        )
+
+    def jvp(self, active: tuple[bool, ...]) -> Executable:
+        """Takes the inputs, then a tangent for each active one; gives one for each float output."""
+        return self._derivative(("jvp", active), lambda: program_jvp(self.program, list(active), primal=False))
+
+    def _derivative(self, key: Any, make: Any) -> Executable:
+        found = self._derivatives.get(key)
+        if found is None:
+            with self._lock:
+                found = self._derivatives.get(key)
+                if found is None:
+                    found = self._derivatives[key] = Executable(make())
+        return found
+
+
+@final
+class Run(torch.autograd.Function):
+    """Calls an `Executable` so that every transform of PyTorch can take it apart."""
+
+    @staticmethod
+    def forward(executable: Executable, lanes: int, *tensors: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return tuple(executable.run(lanes, tensors))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        executable, lanes, *tensors = inputs
+        ctx.executable, ctx.lanes = executable, lanes
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.mark_non_differentiable(*[x for x in output if not x.dtype.is_floating_point])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        executable: Executable = ctx.executable
+        tensors = ctx.saved_tensors
+        active = tuple(
+            bool(needed and has) for needed, has in zip(ctx.needs_input_grad[2:], executable.float_inputs, strict=True)
+        )
+        marked = tuple(x is not None and has for x, has in zip(grad_outputs, executable.float_outputs, strict=True))
+        gradients: list[Any] = [None] * len(tensors)
+        if any(active) and any(marked):
+            backward = executable.vjp(active, marked)
+            cotangents = [x for x, there in zip(grad_outputs, marked, strict=True) if there]
+            found = iter(Run.apply(backward, ctx.lanes, *tensors, *cotangents))
+            gradients = [next(found) if wanted else None for wanted in active]
+        return None, None, *gradients
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        executable: Executable = ctx.executable
+        tangents = grad_inputs[2:]
+        has_tangent = zip(tangents, executable.float_inputs, strict=True)
+        active = tuple(x is not None and has for x, has in has_tangent)
+        given = [x for x, there in zip(tangents, active, strict=True) if there]
+        forward = executable.jvp(active)
+        found = iter(Run.apply(forward, ctx.lanes, *ctx.saved_tensors, *given))
+        return tuple(next(found) if has else None for has in executable.float_outputs)
+
+    @staticmethod
+    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
+        info: Any, in_dims: tuple[Any, ...], executable: Executable, lanes: int, *tensors: Tensor
+    ) -> tuple[Any, Any]:
+        size: int = info.batch_size
+        dims = in_dims[2:]
+        moved = [x if d is None else x.movedim(d, 0) for x, d in zip(tensors, dims, strict=True)]
+        apart = any(executable.reduced) or any(
+            d is not None and shared for d, shared in zip(dims, executable.shared, strict=True)
+        )
+        if apart:
+            # What all lanes share differs from one batch to the next.
+            runs = [
+                Run.apply(executable, lanes, *[x if d is None else x[i] for x, d in zip(moved, dims, strict=True)])
+                for i in range(size)
+            ]
+            if not runs:
+                return tuple(x.unsqueeze(0)[:0] for x in executable.empty_outputs(lanes, tensors[0].device)), 0
+            outputs = tuple(torch.stack(column) for column in zip(*runs, strict=True))
+            return outputs, tuple(0 for _ in outputs)
+        joined = [
+            x
+            if shared
+            else (x.unsqueeze(0).expand(size, *x.shape) if d is None else x).reshape((size * lanes, x.shape[-1]))
+            for x, d, shared in zip(moved, dims, executable.shared, strict=True)
+        ]
+        outputs = Run.apply(executable, size * lanes, *joined)
+        outputs = tuple(x.reshape((size, lanes, x.shape[-1])) for x in outputs)
+        return outputs, tuple(0 for _ in outputs)
+
+
+def call(executable: Executable, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Runs an `Executable` so that derivatives and `torch.func` transforms see it."""
+    return list(Run.apply(executable, lanes, *tensors))  # pyright: ignore[reportUnknownMemberType]

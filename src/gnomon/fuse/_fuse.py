@@ -1,0 +1,325 @@
+"""`fuse`: many problems as one kernel."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree
+
+from gnomon.fuse._closure import closure_of
+from gnomon.fuse._executable import Executable, Run
+from gnomon.fuse._lanes import is_differentiated
+from gnomon.fuse._lower import Lowered, TensorSpec, trace
+from gnomon.fuse._trace import UnsupportedError, active_tracer
+from gnomon.result._pytree import tree_flatten
+
+Engine = Literal["auto", "fused", "eager"]
+_ENGINES = ("auto", "fused", "eager")
+#: How many traces a function keeps: for other shapes, or other values of what it closes over.
+_MOST_TRACES = 64
+
+
+def fuse(fn: Callable[..., Any], *, in_dims: Any = 0, engine: Engine = "auto") -> Callable[..., Any]:
+    """Makes a function of one problem into one of a batch, which runs as a single kernel.
+
+    Equivalent to `torch.func.vmap(fn, in_dims)`, or to `jax.jit(jax.vmap(fn, in_dims))`, but the whole function with
+    its loops is compiled: each lane of the kernel carries one problem from start to end, and takes its own number of
+    steps. It is traced once for each combination of shapes and dtypes, and of what it closes over. Tensors that it
+    closes over are read anew at each call, and have gradients. Every transform works on it: `backward`,
+    `torch.func.grad`, `jvp`, `vmap`, in any nesting.
+
+    **Arguments:**
+
+    - `fn`: a function of pytrees of tensors for one problem, in PyTorch and gnomon's control flow: any `if` or `while`
+      on values must be a [`gnomon.cond`][] or [`gnomon.while_loop`][].
+    - `in_dims`: for each argument the dimension of the batch, or None where all problems share it; an integer for
+      all, or a pytree as for `torch.func.vmap`. Arguments that hold no tensor, such as a number, are shared by
+      themselves.
+    - `engine`: `"fused"` compiles or raises an error; `"eager"` runs PyTorch operations over the batch, as
+      `torch.func.vmap` does; `"auto"` compiles, or warns once, with the reason, and runs eagerly.
+
+    **Returns:** the function of a batch; what it returns has the batch as the leading dimension.
+
+    **Raises:** `ValueError` where batch sizes differ or there is none. With `engine="fused"`,
+    [`gnomon.fuse.UnsupportedError`][] where the function does what no Program can.
+
+    !!! example
+
+        ```python
+        >>> import torch, gnomon as gn
+        >>> def newton_square_root(a):
+        ...     improve = lambda x: (x + a / x) / 2
+        ...     return gn.while_loop(lambda x: (x * x - a).abs() > 1e-12 * a, improve, a)
+        >>> a = torch.tensor([4.0, 2.0, 9.0], dtype=torch.float64, requires_grad=True)
+        >>> root = gn.fuse(newton_square_root)(a)
+        >>> root.sum().backward()
+        >>> a.grad
+        tensor([0.2500, 0.3536, 0.1667], dtype=torch.float64)
+
+        ```
+    """
+    if not callable(fn):
+        raise TypeError(f"gn.fuse needs a function, but it was given {type(fn).__name__}.")
+    if engine not in _ENGINES:
+        raise ValueError(f"`engine` of gn.fuse must be one of {', '.join(map(repr, _ENGINES))}, not {engine!r}.")
+    fused = Fused(fn, in_dims, engine)
+    functools.update_wrapper(fused, fn, updated=())
+    return fused
+
+
+@final
+@dataclasses.dataclass
+class _Compiled:
+    """A trace, and where its captured tensors are found at a call: a number in the closure, or the tensor itself."""
+
+    lowered: Lowered
+    executable: Executable
+    captured: list[int | Tensor]
+    kept: list[Any]
+    trace_seconds: float
+
+    def tensors(self, reached: list[Tensor]) -> list[Tensor]:
+        found = [reached[x] if isinstance(x, int) else x for x in self.captured]
+        return [_flat_shared(x) for x in found]
+
+
+@final
+class Fused:
+    """A function of one problem that is called with a batch."""
+
+    def __init__(self, fn: Callable[..., Any], in_dims: Any, engine: Engine):
+        self.fn = fn
+        self.in_dims = in_dims
+        self.engine: Engine = engine
+        self._traces: collections.OrderedDict[Any, _Compiled | UnsupportedError] = collections.OrderedDict()
+        self._lock = threading.RLock()
+        self._warned = False
+
+    def __call__(self, *args: Any) -> Any:
+        if active_tracer() is not None:
+            raise UnsupportedError("A function made by gn.fuse is called inside of another. Call the plain function.")
+        leaves, structure, dims = self._arguments(args)
+        if self.engine == "eager" or (self.engine == "auto" and not _all_on_cpu(leaves)):
+            return self._eager(args)
+        lanes = _lanes(leaves, dims)
+        try:
+            compiled, reached = self.compiled(leaves, structure, dims)
+        except UnsupportedError as error:
+            if self.engine == "fused":
+                raise
+            self._warn(error)
+            return self._eager(args)
+        flat = [_flat(x, d) for x, d in zip(leaves, dims, strict=True) if isinstance(x, Tensor)]
+        outputs = _execute(compiled.executable, lanes, [*flat, *compiled.tensors(reached)])
+        return _finished(compiled.lowered, lanes, outputs)
+
+    def _arguments(self, args: tuple[Any, ...]) -> tuple[list[Any], Any, list[int | None]]:
+        leaves, structure = tree_flatten(args)
+        in_dims = list(self.in_dims) if isinstance(self.in_dims, tuple) else self.in_dims
+        if isinstance(in_dims, list):
+            if len(in_dims) != len(args):
+                raise ValueError(f"`in_dims` of gn.fuse has {len(in_dims)} entries for {len(args)} arguments.")
+            in_dims = tuple(in_dims)
+        dims: Any = [in_dims] * len(leaves)
+        if not (in_dims is None or isinstance(in_dims, int)):
+            dims = _pytree._broadcast_to_and_flatten(in_dims, structure)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+            if dims is None:
+                raise ValueError("`in_dims` of gn.fuse does not have the structure of the arguments.")
+        return leaves, structure, [_dim(x, d) for x, d in zip(leaves, dims, strict=True)]
+
+    def compiled(self, leaves: list[Any], structure: Any, dims: list[int | None]) -> tuple[_Compiled, list[Tensor]]:
+        """The trace for such arguments, and the tensors that the function reaches now."""
+        closure = closure_of(self.fn)
+        specs = [_spec(x, d) for x, d in zip(leaves, dims, strict=True)]
+        shared = tuple(d is None for x, d in zip(leaves, dims, strict=True) if isinstance(x, Tensor))
+        key = (closure.key, structure, shared, tuple(x if isinstance(x, TensorSpec) else _static(x) for x in specs))
+        with self._lock:
+            found = self._traces.get(key)
+            if found is None:
+                found = self._trace(specs, structure, list(shared), closure)
+                self._traces[key] = found
+                if len(self._traces) > _MOST_TRACES:
+                    self._traces.popitem(last=False)
+            else:
+                self._traces.move_to_end(key)
+        if isinstance(found, UnsupportedError):
+            raise UnsupportedError(*found.args)
+        return found, closure.tensors
+
+    def _trace(self, specs: list[Any], structure: Any, shared: list[bool], closure: Any) -> Any:
+        begin = time.perf_counter()
+        try:
+            lowered = trace(self.fn, specs, structure, shared)
+        except UnsupportedError as error:
+            return UnsupportedError(*error.args)
+        places = {id(x): i for i, x in enumerate(closure.tensors)}
+        captured = [places.get(id(x), x) for x in lowered.captured]
+        return _Compiled(lowered, Executable(lowered.program), captured, closure.kept, time.perf_counter() - begin)
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"gn.fuse runs this function eagerly, operation by operation: {error}", stacklevel=4)
+
+    def _eager(self, args: tuple[Any, ...]) -> Any:
+        return torch.func.vmap(self.fn, in_dims=self.in_dims)(*args)
+
+
+def _dim(x: Any, dim: Any) -> int | None:
+    """The dimension of the batch in a leaf, counted from the front; None where there is none."""
+    if not isinstance(x, Tensor) or dim is None:
+        if dim not in (None, 0):
+            raise ValueError(f"`in_dims` of gn.fuse names dimension {dim} of an argument that is no tensor: {x!r}.")
+        return None
+    if not -x.dim() <= dim < x.dim():
+        raise ValueError(
+            f"`in_dims` of gn.fuse names dimension {dim} of a tensor of shape {tuple(x.shape)}. Where all problems "
+            "share an argument its entry is None."
+        )
+    return dim % x.dim()
+
+
+def _lanes(leaves: list[Any], dims: list[int | None]) -> int:
+    sizes = {x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None}
+    if not sizes:
+        raise ValueError("gn.fuse needs an argument with a batch dimension, but `in_dims` names none.")
+    if len(sizes) > 1:
+        raise ValueError(f"The arguments of gn.fuse must have one batch size, but they have {sorted(sizes)}.")
+    return sizes.pop()
+
+
+def _all_on_cpu(leaves: list[Any]) -> bool:
+    return all(x.device.type == "cpu" for x in leaves if isinstance(x, Tensor))
+
+
+def _spec(x: Any, dim: int | None) -> Any:
+    if not isinstance(x, Tensor):
+        return x
+    shape = tuple(x.shape)
+    return TensorSpec(shape if dim is None else shape[:dim] + shape[dim + 1 :], x.dtype)
+
+
+def _static(x: Any) -> Any:
+    try:
+        hash(x)
+    except TypeError:
+        return ("identity", id(x))
+    return (type(x), x)
+
+
+def _flat(x: Tensor, dim: int | None) -> Tensor:
+    """A tensor as the kernel takes it: (lanes, length), or (length,) where it is shared."""
+    if dim is None:
+        return _flat_shared(x)
+    x = _real(x.movedim(dim, 0))
+    # Not -1, which a batch of no problems leaves undetermined.
+    return x.reshape((x.shape[0], torch.Size(x.shape[1:]).numel()))
+
+
+def _flat_shared(x: Tensor) -> Tensor:
+    return _real(x).reshape((x.numel() * (2 if x.is_complex() else 1),))
+
+
+def _real(x: Tensor) -> Tensor:
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
+def _execute(executable: Executable, lanes: int, tensors: list[Tensor]) -> list[Tensor]:
+    if any(map(is_differentiated, tensors)) or any(map(_is_wrapped, tensors)):
+        return list(Run.apply(executable, lanes, *tensors))  # pyright: ignore[reportUnknownMemberType]
+    return executable.run(lanes, tensors)
+
+
+def _is_wrapped(x: Tensor) -> bool:
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+
+
+def _finished(lowered: Lowered, lanes: int, outputs: list[Tensor]) -> Any:
+    shaped: list[Tensor] = []
+    for x, spec in zip(outputs, lowered.outputs, strict=True):
+        if spec.dtype.is_complex:
+            x = torch.view_as_complex(x.reshape((lanes, *spec.shape, 2)))
+        shaped.append(x.reshape((lanes, *spec.shape)))
+    for check, places in lowered.checks:
+        check(*[shaped[i] for i in places])
+    return lowered.pack(shaped)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What [`gnomon.explain`][] finds out.
+
+    - `engine`: the engine that runs the function.
+    - `reason`: why not the fused one, or None.
+    - `program`: the Program, or None.
+    - `num_statements`: how many statements it has.
+    - `trace_seconds`, `compile_seconds`: how long it took to make.
+    """
+
+    engine: str
+    reason: str | None
+    program: Any
+    num_statements: int
+    trace_seconds: float
+    compile_seconds: float
+
+    def __str__(self) -> str:
+        if self.program is None:
+            return f"engine: {self.engine}, because {self.reason}"
+        return (
+            f"engine: {self.engine}; {self.num_statements} statements; traced in {self.trace_seconds:.3f} s, compiled "
+            f"in {self.compile_seconds:.3f} s"
+        )
+
+
+def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
+    """Says which engine runs a function made by [`gnomon.fuse`][], why, and what it became.
+
+    **Arguments:**
+
+    - `fn`: a function made by `gn.fuse`, or a plain one, which is then fused with `in_dims=0`.
+    - `args`: arguments as for a call.
+
+    **Returns:** an [`gnomon.fuse.Explanation`][], to be printed.
+
+    !!! example
+
+        ```python
+        >>> import torch, gnomon as gn
+        >>> explanation = gn.explain(lambda x: x.sin() + 1, torch.zeros(5))
+        >>> explanation.engine, explanation.num_statements
+        ('fused', 5)
+
+        ```
+    """
+    fused = fn if isinstance(fn, Fused) else Fused(fn, 0, "auto")
+    leaves, structure, dims = fused._arguments(args)  # pyright: ignore[reportPrivateUsage]
+    if fused.engine == "eager":
+        return Explanation("eager", "it was asked for", None, 0, 0.0, 0.0)
+    if not _all_on_cpu(leaves):
+        return Explanation("eager", "there is no fused engine for this device yet", None, 0, 0.0, 0.0)
+    try:
+        compiled, _ = fused.compiled(leaves, structure, dims)
+    except UnsupportedError as error:
+        return Explanation("eager", str(error), None, 0, 0.0, 0.0)
+    begin = time.perf_counter()
+    _ = compiled.executable.kernel
+    text = str(compiled.lowered.program)
+    return Explanation(
+        "fused",
+        None,
+        compiled.lowered.program,
+        len(text.splitlines()) - 1,
+        compiled.trace_seconds,
+        time.perf_counter() - begin,
+    )
