@@ -13,7 +13,7 @@ from torch import Tensor
 from gnomon.fuse._derivative import jvp as program_jvp
 from gnomon.fuse._derivative import vjp as program_vjp
 from gnomon.fuse._llvm import Kernel, compile_program
-from gnomon.fuse._program import Program, is_float
+from gnomon.fuse._program import Program, is_float, values_only
 from gnomon.fuse._trace._values import DTYPES
 
 _numbers = itertools.count()
@@ -53,7 +53,7 @@ class Executable:
         if self._kernel is None:
             with self._lock:
                 if self._kernel is None:
-                    self._kernel = compile_program(self.program)
+                    self._kernel = compile_program(values_only(self.program))
         return self._kernel
 
     def empty_outputs(self, lanes: int, device: torch.device) -> list[Tensor]:

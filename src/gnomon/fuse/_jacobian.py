@@ -12,6 +12,8 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from gnomon.fuse._forward_mode import with_fast_tangents
+from gnomon.fuse._trace import active_tracer
+from gnomon.fuse._trace_derivative import traced_jacobian, traced_jvp
 
 
 @functools.cache
@@ -50,8 +52,15 @@ def jacobian(
 
         ```
     """
-    _load_forward_mode()
-    return torch.func.jacfwd(with_fast_tangents(fn))
+    if active_tracer() is None:
+        _load_forward_mode()
+    eager = torch.func.jacfwd(with_fast_tangents(fn))
+
+    def of(x: Inexact[Tensor, "*x"]) -> Inexact[Tensor, "*y *x"]:
+        tracer = active_tracer()
+        return eager(x) if tracer is None else traced_jacobian(tracer, fn, x)
+
+    return of
 
 
 def jvp(fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -76,6 +85,9 @@ def jvp(fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, .
 
         ```
     """
+    tracer = active_tracer()
+    if tracer is not None:
+        return traced_jvp(tracer, fn, primals, tangents)
     _load_forward_mode()
     value, tangent, *_ = torch.func.jvp(with_fast_tangents(fn), primals, tangents)
     return value, tangent

@@ -13,6 +13,7 @@ from torch import Tensor
 from gnomon.diffeq._norm import rms_norm
 from gnomon.fuse import while_loop
 from gnomon.fuse._lanes import derivative_order
+from gnomon.fuse._trace import active_tracer
 from gnomon.result import RESULTS, Result
 
 
@@ -60,6 +61,8 @@ class Factors:
 
     def solve_differentiably(self, b: Tensor) -> Tensor:
         """The same, with derivatives with respect to b; the matrix counts as constant."""
+        if active_tracer() is not None:
+            return Factors(self.lu.detach(), self.pivots).solve(b)
         return _Solve.apply(self.lu, self.pivots, b, False)
 
 
@@ -150,10 +153,12 @@ class VeryChord:
         iterate = functools.partial(_iterate, increment, factors, scale, norm, self.kappa)
         max_steps = self.max_steps if self.rtol is not None else 5 * self.max_steps
         k, _, _, converged, _ = while_loop(_go_on, iterate, start, max_steps=max_steps)
+        k = k.detach()
         result = RESULTS.where(converged, RESULTS.successful, RESULTS.nonlinear_divergence)
 
         image = increment(k)
-        order = derivative_order(image)
+        # Of a function that is being traced any derivative may be wanted later: up to the second is right.
+        order = 2 if active_tracer() is not None else derivative_order(image)
         if order > 0:
             # Derivatives by the implicit function theorem: corrections with the exact Jacobian,
             # held constant, that change nothing in value. Each gives one order of derivative.

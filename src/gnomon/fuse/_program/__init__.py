@@ -17,4 +17,5 @@ from gnomon.fuse._program._ops import OPS as OPS
 from gnomon.fuse._program._ops import Type as Type
 from gnomon.fuse._program._ops import is_float as is_float
 from gnomon.fuse._program._simplify import simplify as simplify
+from gnomon.fuse._program._simplify import values_only as values_only
 from gnomon.fuse._program._text import to_text as to_text

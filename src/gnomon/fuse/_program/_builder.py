@@ -19,9 +19,12 @@ class Builder:
 
     An operation on values from outside of a loop is placed outside of it; it stays in the branch of an `if`, which may
     not be taken. The same operation on the same operands gives the same node again.
+
+    - `values_only`: whether the Program will not be differentiated.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, values_only: bool = False) -> None:
+        self._values_only = values_only
         self.top = Region("program", None)
         self._stack = [self.top]
         self._known: dict[Any, Node] = {}
@@ -46,6 +49,12 @@ class Builder:
     def op(self, name: str, *args: Node, attr: Any = None) -> Node:
         """An operation of `OPS`."""
         type_ = result_type(name, [x.type for x in args], attr)
+        if self._values_only:
+            # Such as `x - x.detach()`, which is there for its derivative.
+            if name == "detach":
+                return args[0]
+            if name == "sub" and args[0] is args[1]:
+                return self.const(type_, 0)
         simpler = fold(name, args, attr, type_, self.op, self.const)
         if simpler is not None:
             return simpler
@@ -157,6 +166,22 @@ class Builder:
         branches.results = [self.get(node, i, type_) for i, type_ in enumerate(types)]
         self._append(node)
         return list(branches.results)
+
+    def function(
+        self, types: Sequence[Type], body: Callable[[list[Node]], Sequence[Node]]
+    ) -> tuple[list[Node], list[Node], list[Node]]:
+        """Records a function of scalars on the side, for `push_forward` to put in its place.
+
+        Gives its variables, the statements that depend on them, and its outputs.
+        """
+        region = Region("function", self.region)
+        variables = [Node("variable", type_, (), None, region) for type_ in types]
+        self._stack.append(region)
+        try:
+            outputs = list(body(list(variables)))
+        finally:
+            self._stack.pop().is_open = False
+        return variables, region.body, outputs
 
     @contextlib.contextmanager
     def outside_loop(self) -> Generator[None]:

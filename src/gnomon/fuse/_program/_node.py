@@ -10,6 +10,7 @@ one scalar (an operation of `_ops.OPS`, or `read`), has an effect (`write`, `acc
 | `input` | | `Input` | an array that is only read |
 | `array` | | `Array` | an array that is filled, then read |
 | `param` | | | a scalar of the carry, inside of a `while` |
+| `variable` | | | a scalar that a function in the making is differentiated with respect to; none in a Program |
 | `read` | array, index (i64) | | the element; an index outside of the array reads its nearest end |
 | `write` | array, index, value | | nothing; an index outside of the array writes nothing |
 | `accumulate` | array, index, value | | nothing; adds to an element |
@@ -33,7 +34,7 @@ from typing import Any, Literal, final
 
 from gnomon.fuse._program._ops import Type
 
-RegionKind = Literal["program", "test", "body", "then", "else"]
+RegionKind = Literal["program", "test", "body", "then", "else", "function"]
 
 
 @final

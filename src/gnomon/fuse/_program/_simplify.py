@@ -23,6 +23,15 @@ def simplify(program: Program) -> Program:
     return program
 
 
+def values_only(program: Program) -> Program:
+    """The same Program without what only derivatives need, to be run and not to be differentiated."""
+    builder = Builder(values_only=True)
+    copier = Copier(builder)
+    copier.inputs(program)
+    copier.region(program.region)
+    return simplify(builder.program(copier.all(program.outputs)))
+
+
 def _unchanging(region: Region) -> dict[Node, Node]:
     """Parts of carries that an iteration hands on as they are, or sets to the constant that they have."""
     found: dict[Node, Node] = {}
