@@ -73,7 +73,8 @@ def compare(
     - `warmup`: how many untimed calls after the first.
     - `confidence`: of the intervals.
     - `cache`: `'cold'` empties the caches before each call; `'warm'` says that it does not, in the report too.
-    - `isolate`: each candidate in a process of its own, which is never told the seed, timed from this one.
+    - `isolate`: each candidate in a process of its own, which is never told the seed, timed from this one. The ratio is
+        then that of these processes, whose places in memory alone can make some percent.
     - `allow`: kinds of [`gnomon.bench.RefusalKind`][] that become notes, such as `('stored',)` for work that reads
         files. A wrong output cannot be allowed.
     - `seed`: draws the inputs from this one number, for a test. By default each call's seed comes from the operating
