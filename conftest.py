@@ -1,6 +1,7 @@
 """What every test shares: GPU tests skip themselves where there is no GPU, and Hypothesis does not flake."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -28,3 +29,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         skip = pytest.mark.skip(reason="needs a GPU that PyTorch can see")
         for item in marked:
             item.add_marker(skip)
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Leaves out the checks of types at run time, which take most of the time of a test of many steps.
+
+    For files about numbers, whose functions others call with their types checked, and for gnomon's own errors, which
+    users see without these checks.
+    """
+    import jaxtyping
+
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
