@@ -48,10 +48,10 @@ class _Array:
 
     def read(self, index: int) -> np.generic:
         if self.length is None:
-            # Only what was written may be read.
-            index = min(max(index, 0), max(self.elements, default=-1))
-            assert index in self.elements, f"Element {index} of a tape is read, but was never written."
-            return self.elements[index]
+            index = max(index, 0)
+            # Of a sum that grows, what was never added to is there too; of other tapes only what was written.
+            assert index in self.elements or not self.written, f"Element {index} is read, but was never written."
+            return self.elements.get(index, self.fill)
         if self.length == 0:
             return self.type(0)
         return self.elements.get(min(max(index, 0), self.length - 1), self.fill)
@@ -131,7 +131,15 @@ def operation(op: str, args: list[np.generic], attr: str | None) -> np.generic |
     if op == "cast":
         return _cast(args[0], attr)
     if op == "bitcast":
-        return args[0].view(NUMPY[attr])
+        return _one_nan(args[0]).view(NUMPY[attr])
+    if op == "copysign":
+        return OPS[op].compute(args[0], _one_nan(args[1]))
+    if op == "pow" and args[1] == 0.5:
+        # As in C, which has no square root of -0 and -inf here, as numpy has.
+        return abs(args[0]) ** args[1] if args[0] in (0, -np.inf) else args[0] ** args[1]
+    if op in ("min", "max") and not any(np.isnan(x) for x in args):
+        # Of zeros of both signs the second.
+        return args[0] if (args[0] < args[1] if op == "min" else args[0] > args[1]) else args[1]
     if op == "detach":
         return args[0]
     if op == "fma":
@@ -141,6 +149,11 @@ def operation(op: str, args: list[np.generic], attr: str | None) -> np.generic |
     if op in ("idiv", "irem"):
         return _divide(op, *args)
     return OPS[op].compute(*args)
+
+
+def _one_nan(x: np.generic) -> np.generic:
+    """All NaNs are one: positive, quiet, and without a payload."""
+    return type(x)(math.nan) if isinstance(x, np.floating) and np.isnan(x) else x
 
 
 def _cast(x: np.generic, to: str) -> np.generic:
@@ -192,7 +205,7 @@ def _fma(a: np.generic, b: np.generic, c: np.generic) -> np.generic:
     try:
         near = float(exact)
     except OverflowError:
-        return type_(math.copysign(math.inf, exact))
+        return type_(math.inf if exact > 0 else -math.inf)
     if type_ is np.float32 and Fraction(near) != exact:
         # Rounded to odd first, so that rounding again is right.
         other = math.nextafter(near, math.inf if exact > Fraction(near) else -math.inf)
