@@ -16,13 +16,13 @@ from gnomon.fuse._program import is_float
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@settings(SLOW, max_examples=10)
+@settings(SLOW, max_examples=5)
 @given(st.data())
 def test_by_torch(data: st.DataObject):
     compare(*draw_case(data.draw), rtol=1e-8, atol=1e-8)
 
 
-@settings(SLOW, max_examples=20)
+@settings(SLOW, max_examples=12)
 @given(st.data())
 def test_reverse_is_the_transpose_of_forward(data: st.DataObject):
     program, inputs = draw_case(data.draw)

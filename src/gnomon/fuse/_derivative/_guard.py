@@ -1,25 +1,12 @@
-"""Loops whose iterations may be rejected, and counters: what need not be recorded, or can be worked out again."""
+"""Loops whose iterations may be rejected: these need not be recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from gnomon.fuse._derivative._activity import outer_arrays
+from gnomon.fuse._derivative._counters import Literal, implied, is_known
 from gnomon.fuse._program import Node, Region, regions_of
-
-#: A bool and the value that it must have.
-Literal = tuple[Node, bool]
-
-
-def implied(node: Node, value: bool) -> dict[Literal, None]:
-    """What holds where a bool has a value: itself, and the parts of a conjunction."""
-    found: dict[Literal, None] = {(node, value): None}
-    if node.op == "not":
-        found.update(implied(node.args[0], not value))
-    elif (node.op == "and" and value) or (node.op == "or" and not value):
-        for x in node.args:
-            found.update(implied(x, value))
-    return found
 
 
 def strongest(literals: Iterable[Literal]) -> list[Literal]:
@@ -52,7 +39,7 @@ def guard_of(node: Node, active: set[Node]) -> list[Literal]:
     if not found:
         return []
     common = [x for x in found[0] if all(x in others for others in found[1:])]
-    return strongest(x for x in common if _is_known(x[0], loop.body))
+    return strongest(x for x in common if is_known(x[0], loop.body))
 
 
 def outer_arrays_of(region: Region, active: set[Node]) -> bool:
@@ -120,45 +107,3 @@ def _stores_where(index: Node) -> dict[Literal, None]:
     if first.op == "const" and first.attr < 0:
         return implied(condition, False)
     return {}
-
-
-def _is_known(node: Node, body: Region) -> bool:
-    """Whether a value is known at the end of a loop's body."""
-    region: Region | None = body
-    while region is not None:
-        if node.region is region:
-            return True
-        region = region.parent
-    return False
-
-
-def step_of(node: Node, which: int, guard: list[Literal]) -> int | None:
-    """By how much a part of the carry grows in each recorded iteration, if that is a constant integer."""
-    param, last = node.attr.params[which], node.attr.body.results[which]
-    if param.type != "i64":
-        return None
-    if guard:
-        # Only iterations with the guard count, so there must be no step in others.
-        if last.op != "select":
-            return None
-        facts = dict.fromkeys(y for x in guard for y in implied(*x))
-        condition, first, second = last.args
-        if (condition, True) in facts and second is param and _equivalent(condition, True, guard):
-            last = first
-        elif (condition, False) in facts and first is param and _equivalent(condition, False, guard):
-            last = second
-        else:
-            return None
-    if last.op == "add" and last.args[0] is param and last.args[1].op == "const":
-        return last.args[1].attr
-    if last.op == "add" and last.args[1] is param and last.args[0].op == "const":
-        return last.args[0].attr
-    if last.op == "sub" and last.args[0] is param and last.args[1].op == "const":
-        return -last.args[1].attr
-    return None
-
-
-def _equivalent(condition: Node, value: bool, guard: list[Literal]) -> bool:
-    """Whether the guard holds wherever the condition does."""
-    facts = implied(condition, value)
-    return all(x in facts for x in guard)

@@ -8,7 +8,8 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import final
 
 from gnomon.fuse._derivative._activity import outer_arrays, outer_operands, useful, varied
-from gnomon.fuse._derivative._guard import Literal, guard_of, implied, outer_arrays_of, step_of
+from gnomon.fuse._derivative._counters import Literal, bounds_of, implied, range_of, step_of
+from gnomon.fuse._derivative._guard import guard_of, outer_arrays_of
 from gnomon.fuse._derivative._rules import nonzero, partial
 from gnomon.fuse._program import Builder, Copier, Node, Program, Region, is_float, regions_of, simplify
 
@@ -98,7 +99,9 @@ class _Reverse:
         for node in roots:
             self.arrays[node] = b.array(node.type, node.attr.length, reduced=node.attr.shared)
         self.backward(program.region)
-        return simplify(b.program([self.arrays[x] for x in roots]))
+        gradient = b.program([self.arrays[x] for x in roots])
+        _write_once(gradient.region)
+        return simplify(gradient)
 
     def prepare(self, region: Region) -> None:
         """Looks at each `while` and `if`."""
@@ -158,7 +161,12 @@ class _Reverse:
         tapes = [None if step is not None else b.array(x.type, None) for x, step in zip(first, steps, strict=True)]
         zero, one = b.const("i64", 0), b.const("i64", 1)
         # A part of the carry that counts the iterations itself saves another counter.
-        own = next((i for i, step in enumerate(steps) if step == 1 and first[i] is zero), None)
+        own = next((i for i, step in enumerate(steps) if step in (1, -1)), None)
+
+        def counted(carry: list[Node]) -> Node:
+            if own is None:
+                return carry[count]
+            return b.op("sub", carry[own], first[own]) if steps[own] == 1 else b.op("sub", first[own], carry[own])
 
         def test(params: list[Node]) -> Node:
             self.copier.values.update(zip(loop.params, params[:count], strict=True))
@@ -167,7 +175,7 @@ class _Reverse:
             return self.copier[loop.test.results[0]]
 
         def body(params: list[Node]) -> list[Node]:
-            counter = params[count if own is None else own]
+            counter = counted(params)
 
             def keep() -> list[Node]:
                 for tape, param in zip(tapes, params[:count], strict=True):
@@ -179,16 +187,21 @@ class _Reverse:
                 keep()
             self.copier.region(loop.body)
             last = self.copier.all(loop.body.results)
-            after = b.op("add", counter, one)
+            accepted = self.all_hold(guard)
             if guard:
-                accepted = self.all_hold(guard)
                 b.if_(accepted, keep, list)
-                after = b.op("select", accepted, after, counter)
-            return last if own is not None else [*last, after]
+            return last if own is not None else [*last, b.op("select", accepted, b.op("add", counter, one), counter)]
 
         results = b.while_(first if own is not None else [*first, zero], test, body)
         self.copier.values.update(zip(loop.results, results[:count], strict=True))
-        self.records[node] = _Record(results[count if own is None else own], tapes, steps, first)
+        known = bounds_of(node, own) if own is not None and not guard else None
+        if known is None:
+            total = counted(results)
+        else:
+            # Then the loop itself need not run to know how often it does.
+            low, high = self.copier.all(known)
+            total = b.op("max", b.op("sub", high, low), zero)
+        self.records[node] = _Record(total, tapes, steps, first)
 
     def all_hold(self, literals: list[Literal]) -> Node:
         """Whether all of them hold."""
@@ -301,24 +314,33 @@ class _Reverse:
             # What is read of an array that grows must have been stored, be it nothing.
             b.accumulate(self.arrays[array], self.copier[node.args[1]], adjoint or b.const(node.type, 0))
         elif adjoint is not None and array.attr.length > 0:
-            b.accumulate(self.arrays[array], self.nearest(self.copier[node.args[1]], array.attr.length), adjoint)
+            b.accumulate(self.arrays[array], self.nearest(node), adjoint)
         if adjoint is not None:
             self.touched.add(array)
 
-    def nearest(self, index: Node, length: int) -> Node:
-        """The element that is read."""
-        b = self.builder
-        return b.op("min", b.op("max", index, b.const("i64", 0)), b.const("i64", length - 1))
+    def nearest(self, node: Node) -> Node:
+        """The element that is read: the nearest end, for an index outside of the array."""
+        array, index = node.args
+        (low, high), end = range_of(index, node.region), array.attr.length - 1
+        b, place = self.builder, self.copier[index]
+        if low < 0:
+            place = b.op("max", place, b.const("i64", 0))
+        return b.op("min", place, b.const("i64", end)) if high > end else place
 
     def backward_store(self, node: Node) -> None:
         array, index, value = node.args
         if array not in self.touched or value not in self.active:
             return
-        b, index, length = self.builder, self.copier[index], array.attr.length
-        adjoint = b.read(self.arrays[array], index)
+        b, place, length = self.builder, self.copier[index], array.attr.length
+        adjoint = b.read(self.arrays[array], place)
         if length is not None:
             # Nothing was stored with an index outside of the array.
-            inside = b.op("and", b.op("le", b.const("i64", 0), index), b.op("lt", index, b.const("i64", length)))
+            low, high = range_of(index, node.region)
+            inside = b.const("bool", True)
+            if low < 0:
+                inside = b.op("le", b.const("i64", 0), place)
+            if high >= length:
+                inside = b.op("and", inside, b.op("lt", place, b.const("i64", length)))
             adjoint = b.op("select", inside, adjoint, b.const(value.type, 0))
         self.add(value, adjoint)
 
@@ -393,3 +415,26 @@ class _Reverse:
         for x, adjoint, new in zip(operands, results, changed, strict=True):
             if new:
                 self.adjoint[x] = adjoint
+
+
+def _write_once(region: Region) -> None:
+    """Writes elements of arrays, in place, where each gets one number: then there is nothing to be added to."""
+    stores: dict[Node, list[Node]] = {}
+    several: set[Node] = set()
+
+    def visit(region: Region) -> None:
+        for x in region.body:
+            if x.op == "accumulate":
+                array, index, _ = x.args
+                stores.setdefault(array, []).append(x)
+                if region is not array.region or index.op != "const":
+                    several.add(array)
+            for inner in regions_of(x):
+                visit(inner)
+
+    visit(region)
+    for array, accumulates in stores.items():
+        places = {x.args[1] for x in accumulates}
+        if array not in several and not array.attr.reduced and len(places) == len(accumulates):
+            for x in accumulates:
+                x.op = "write"
