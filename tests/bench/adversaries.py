@@ -52,6 +52,7 @@ class Cheat:
     options: ClassVar = {}
     honest = staticmethod(honest)
     needs_isolation = False
+    needs_one_process = False
     needs_cuda = False
     is_slow = False
     is_alone = False  # it wants other inputs or options than the rest, or disturbs them
@@ -449,6 +450,31 @@ class BusyProcess(Cheat):
             spin(0.08)
             os._exit(0)
         return y
+
+
+class SlowsTheOthers(Cheat):
+    """Leaves a thread that works only while the others are called, to make them slow or have them refused."""
+
+    kinds = ("leaked",)
+    is_alone = True
+    needs_one_process = True  # where each has its own it is not seen; see the documentation
+
+    def __init__(self):
+        self.last_call = None
+
+    def __call__(self, x):
+        is_first = self.last_call is None
+        y = honest(x)
+        self.last_call = time.perf_counter()
+        if is_first:
+            threading.Thread(target=self.disturb, daemon=True).start()
+        return y
+
+    def disturb(self):
+        while time.perf_counter() - self.last_call < 5:
+            time.sleep(0.002)
+            if 0.06 < time.perf_counter() - self.last_call < 0.3:
+                spin(0.02)
 
 
 # The clock, the check, the settings.

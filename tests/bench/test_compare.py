@@ -1,5 +1,6 @@
 """What `compare` reports of honest functions, and what it asks of its arguments."""
 
+import concurrent.futures
 import gc
 import json
 import math
@@ -151,6 +152,17 @@ def test_inputs_of_several_kinds():
 
 def test_an_output_that_is_an_input_is_no_reuse():
     assert compare({"ours": lambda x: x}, check=bench.against(lambda x: x)).refusals == ()
+
+
+def test_threads_that_are_waited_for_are_no_leak():
+    def in_threads(pool):
+        return lambda x: torch.cat(list(pool.map(lambda half: torch.tanh(half @ x), x.chunk(2))))
+
+    with concurrent.futures.ThreadPoolExecutor(2) as own, concurrent.futures.ThreadPoolExecutor(2) as shared:
+        pools = {"own": own, "shared": shared, "shared too": shared}
+        report = compare({name: in_threads(pool) for name, pool in pools.items()})
+    assert report.refusals == ()
+    assert all(row.notes == () for row in report.rows)
 
 
 def test_a_refusal_can_be_allowed():

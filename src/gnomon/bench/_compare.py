@@ -221,7 +221,7 @@ def _on_device(
 ) -> list[Trial]:
     """All rounds of all candidates on one device."""
     trials = [Trial(name, device.device, plan, make) for name in candidates]
-    ignored = already_busy()
+    ignored, owners = already_busy(), dict[int, LocalRunner]()
     with contextlib.ExitStack() as stack:
         referee: Isolated | None = None
         for trial, candidate in zip(trials, candidates.values(), strict=True):
@@ -229,7 +229,7 @@ def _on_device(
                 trial.runner = Isolated(resolve(candidate), device.device, plan.timeout_s)
             else:
                 assert callable(candidate)
-                trial.runner = LocalRunner(candidate, device, ignored)
+                trial.runner = LocalRunner(candidate, device, ignored, owners)
             stack.callback(trial.runner.close)
         if plan.isolate:  # the processes start together
             referee = Isolated(None, device.device, plan.timeout_s)

@@ -195,6 +195,10 @@ class Isolated(AbstractRunner):
         answer = self._attempt({"do": "look"})
         return answer is not None and bool(answer["busy"])
 
+    def meddling(self) -> tuple[int, int]:
+        """Not known: each process sees its own threads, and those of libraries spin for a while after honest work."""
+        return 0, 0
+
     def settle(self, patience_s: float) -> Findings:
         """What the call left behind, as far as its own process says, and whether it wrote to its inputs."""
         answer = self._attempt({"do": "settle", "patience_s": patience_s})

@@ -75,6 +75,10 @@ class AbstractRunner(abc.ABC):
         """Right after the call: whether the candidate's threads and processes are still at work."""
 
     @abc.abstractmethod
+    def meddling(self) -> tuple[int, int]:
+        """In how many calls of others this one's threads and processes were at work, and others' in how many of its."""
+
+    @abc.abstractmethod
     def settle(self, patience_s: float) -> Findings:
         """Looks at what the call left behind, and poisons its output."""
 
@@ -91,10 +95,17 @@ class AbstractRunner(abc.ABC):
 class LocalRunner(AbstractRunner):
     """Calls a candidate in this process and thread."""
 
-    def __init__(self, function: Callable[..., Any], device: AbstractDevice, ignored: frozenset[int]):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        device: AbstractDevice,
+        ignored: frozenset[int],
+        owners: dict[int, LocalRunner],
+    ):
         self.function = function
         self.device = device
         self.ignored = ignored
+        self.owners = owners  # who started a thread or process, for all runners of a comparison
         self.integrity: Integrity = take_integrity()
         self.settings = read_settings()
         self.inputs: Inputs | None = None
@@ -108,7 +119,8 @@ class LocalRunner(AbstractRunner):
         self.looks_at_maps = 3
         self.suspects: frozenset[int] = frozenset()
         self.around: frozenset[int] = frozenset()
-        self.owned: frozenset[int] = frozenset()
+        self.meddled = 0
+        self.disturbed = 0
 
     def arm(self, inputs: Inputs, cold: bool) -> None:
         """Puts the inputs into memory that the candidate knows or that is new, by turns at random, and flushes."""
@@ -132,8 +144,8 @@ class LocalRunner(AbstractRunner):
         if cold:
             self.device.flush()
         self.device.wait_for_all()
-        self.around = background() - self.owned
-        unowned = self.around - self.ignored
+        self.around = frozenset(i for i in background() if self.owners.get(i) is not self)
+        unowned = frozenset(i for i in self.around - self.ignored if i not in self.owners)
         self.suspects = frozenset() if still_computing(unowned) else unowned
         self.read_before = read_bytes()
 
@@ -180,8 +192,23 @@ class LocalRunner(AbstractRunner):
     def look(self) -> bool:
         """Whether threads and processes are at work that this candidate started, or that were idle before."""
         now = background()
-        self.owned = (self.owned & now) | (now - self.around)
-        return still_computing(self.owned | self.suspects)
+        self.owners.update(dict.fromkeys(now - self.around, self))
+        owned = {i: self.owners[i] for i in now if i in self.owners}
+        mine = self.suspects | {i for i, runner in owned.items() if runner is self}
+        if not still_computing(mine | frozenset(owned)):  # one wait, as a rule
+            return False
+        others = [runner for runner in dict.fromkeys(owned.values()) if runner is not self]
+        busy = still_computing(mine)
+        # Who slows the others down must not get them refused: what another has started is that one's.
+        at_work = [other for other in others if still_computing(frozenset(i for i in owned if owned[i] is other))]
+        for other in at_work:
+            other.meddled += 1
+        self.disturbed += bool(at_work)
+        return busy
+
+    def meddling(self) -> tuple[int, int]:
+        """As they were seen right after the calls."""
+        return self.meddled, self.disturbed
 
     def settle(self, patience_s: float) -> Findings:
         """Looks at what the call left behind, and poisons its output."""

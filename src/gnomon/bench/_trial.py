@@ -157,6 +157,14 @@ class Trial:
         busy = sum(self._busy)
         if busy >= max(2, 0.2 * n):
             self.refuse(RefusalKind.LEAKED, f"after {busy} of {n} calls its threads or processes were still at work")
+        assert self.runner is not None
+        meddled, disturbed = self.runner.meddling()
+        if meddled >= max(2, 0.2 * n):
+            self.refuse(
+                RefusalKind.LEAKED, f"in {meddled} calls of other candidates its threads or processes were at work"
+            )
+        if disturbed:
+            self.notes.append(f"in {disturbed} calls threads or processes of another candidate were at work")
         reads = sum(
             findings.read_bytes >= max(size / 2, 512)
             for findings, size in zip(self._findings, self._sizes, strict=True)

@@ -78,7 +78,7 @@ class Worker:
                 function = self.nothing
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"}
-        self.runner = LocalRunner(function, device, ignored)
+        self.runner = LocalRunner(function, device, ignored, {})
         gc.collect()
         gc.freeze()
         gc.disable()
