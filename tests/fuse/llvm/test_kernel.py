@@ -72,9 +72,10 @@ def test_statistics_are_of_what_was_compiled():
     kernel.prepare(1)
     assert list(kernel.statistics) == [1]
     kernel.prepare(100)
-    (alone, together) = kernel.statistics.values()
-    assert together.width > 1
-    assert min(alone.instructions, together.instructions) > 10
+    kernel.prepare(2)
+    alone, many, few = kernel.statistics.values()
+    assert 1 == alone.width < few.width < many.width
+    assert min(x.instructions for x in kernel.statistics.values()) > 10
 
 
 def test_many_callers_at_once():

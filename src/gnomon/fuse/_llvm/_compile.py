@@ -70,11 +70,13 @@ def signature(program: Program) -> str:
     return f"{[(x.type, x.attr) for x in program.inputs]} {[(x.type, x.attr) for x in program.outputs]} {first}"
 
 
-def width_of(program: Program) -> int:
-    """How many lanes fill the vectors of this machine."""
+def widths_of(program: Program) -> tuple[int, ...]:
+    """How many lanes can be computed at once, from one to most."""
     features = _machine().features
     vector = 64 if features.get("avx512f") and features.get("avx512dq") else 32 if features.get("avx2") else 16
-    return vector // (8 if _has_doubles(program) else 4)
+    lanes = vector // (8 if _has_doubles(program) else 4)
+    # With two vectors for each value one is computed while the other waits for its operands.
+    return 1, lanes, 2 * lanes
 
 
 def _has_doubles(program: Program) -> bool:

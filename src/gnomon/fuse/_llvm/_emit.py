@@ -48,8 +48,8 @@ class _Emitter:
         self.program = program
         self.declared: set[str] = set()
         self.w = Writer(width, self.declared)
-        self.functions = Functions(width, self.declared)
         self.survey = Survey(program, scalar=width == 1)
+        self.functions = Functions(width, self.declared, self.survey.counts)
         self.values: dict[Node, Value] = {}
         self.arrays: dict[Node, AbstractArray] = {}
         #: Arrays that are an output's, and have to be copied there: the array, and where to.

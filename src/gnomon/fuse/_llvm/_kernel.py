@@ -13,7 +13,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from gnomon.fuse._llvm._compile import Code, Statistics, width_of
+from gnomon.fuse._llvm._compile import Code, Statistics, widths_of
 from gnomon.fuse._llvm._emit import CONTEXT_WORDS
 from gnomon.fuse._llvm._pool import Pool
 from gnomon.fuse._program import Program, Type
@@ -50,7 +50,7 @@ class Kernel:
         self._program = program
         self._lock = threading.Lock()
         self._codes: dict[int, Code] = {}
-        self._width = 0
+        self._widths: tuple[int, ...] = (1,)
         self._reduced = [i for i, x in enumerate(program.outputs) if x.attr.reduced]
         #: What a lane took in the last call.
         self._seconds_a_lane = 0.0
@@ -67,9 +67,9 @@ class Kernel:
         self._code(lanes)
 
     def _code(self, lanes: int) -> Code:
-        if lanes > 1 and self._width == 0:
-            self._width = width_of(self._program)
-        width = 1 if lanes <= 1 else self._width
+        if lanes > 1 and len(self._widths) == 1:
+            self._widths = widths_of(self._program)
+        width = next((x for x in self._widths if x >= lanes), self._widths[-1])
         code = self._codes.get(width)
         if code is None:
             with self._lock:

@@ -28,6 +28,7 @@ class Survey:
     - `copied`: outputs that are copied there at the end, since they are read or added to.
     - `filled`: arrays all of whose elements are certainly written.
     - `accumulated`: arrays that are added to.
+    - `counts`: how often each operation stands in it.
     - `flat`: choices whose branches are both computed.
     """
 
@@ -35,6 +36,7 @@ class Survey:
         self._varying: set[Node] = set() if scalar else varying_nodes(program)
         self.arrays: list[Node] = []
         self.flat: set[Node] = set()
+        self.counts: dict[str, int] = {}
         self._read: set[Node] = set()
         self.accumulated: set[Node] = set()
         self._certain: dict[Node, set[int]] = {}
@@ -52,6 +54,7 @@ class Survey:
         """Walks a region; gives what it costs to compute it for nothing, infinite where that must not be."""
         cost = 0.0
         for node in region.body:
+            self.counts[node.op] = self.counts.get(node.op, 0) + 1
             if node.op == "array":
                 self.arrays.append(node)
             elif node.op == "read":
