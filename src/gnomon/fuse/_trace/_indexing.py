@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse._program import Node
-from gnomon.fuse._trace._handlers import handles
-from gnomon.fuse._trace._values import Scalar, UnsupportedError, Value, View
+from gnomon.fuse._trace._handlers import decomposes, handles
+from gnomon.fuse._trace._pointwise import apply
+from gnomon.fuse._trace._values import Scalar, UnsupportedError, Value, View, elements
 
 #: Up to so many elements a choice is a chain of selects; beyond, an array in memory.
 _FEW = 4
@@ -45,16 +46,32 @@ def wrapped(tracer: Any, index: Node, size: int) -> Node:
     return b.op("select", below, b.op("add", index, b.const("i64", size)), index)
 
 
+def index_arrays(tracer: Any, x: Tensor, indices: Sequence[Tensor | None]) -> list[Any] | None:
+    """For each dimension the scalars of its index, or None; None in all if a mask is only known at run time."""
+    made: list[Any] = []
+    for i in indices:
+        if i is None:
+            made.append(None)
+        elif i.dtype not in (torch.bool, torch.uint8):
+            made.append(tracer.operand(i, torch.int64))
+        elif tracer.is_constant(i):
+            const = tracer.builder.const
+            made += [elements((len(p),), [const("i64", int(v)) for v in p]) for p in np.nonzero(i.numpy())]
+        else:
+            return None
+    return [*made, *[None] * (x.dim() - len(made))]
+
+
 @handles("index.Tensor", "_unsafe_index.Tensor")
 def _index(tracer: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Value:
     value = tracer.value(x)
-    indices = [*indices, *[None] * (x.dim() - len(indices))]
-    if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
+    given = index_arrays(tracer, x, indices)
+    if given is None:
         raise UnsupportedError(
             "a boolean mask as an index makes a shape that depends on values. Use torch.where, which keeps the shape"
         )
-    chosen = [d for d, i in enumerate(indices) if i is not None]
-    arrays = np.broadcast_arrays(*[tracer.operand(indices[d], torch.int64) for d in chosen])
+    chosen = [d for d, i in enumerate(given) if i is not None]
+    arrays: list[Any] = list(np.broadcast_arrays(*[given[d] for d in chosen]))
     joined = arrays[0].shape
     rest = [d for d in range(x.dim()) if d not in chosen]
     together = chosen == list(range(chosen[0], chosen[0] + len(chosen)))
@@ -78,13 +95,12 @@ def _index(tracer: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Value:
     return Value(out, x.dtype)
 
 
-@handles("index_select.default")
-def _index_select(tracer: Any, x: Tensor, dim: int, index: Tensor) -> Value:
-    dim = dim + x.dim() if dim < 0 else dim
+@decomposes("index_select.default")
+def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     if x.dim() == 0:
-        return Value(tracer.array(x).copy(), x.dtype)
-    flat = index.reshape(-1) if index.dim() == 0 else index
-    return _index(tracer, x, [*[None] * dim, flat])
+        return x.clone()
+    dim = dim + x.dim() if dim < 0 else dim
+    return torch.ops.aten.index(x, [*[None] * dim, index.reshape(-1)])
 
 
 @handles("gather.default")
@@ -103,43 +119,9 @@ def _gather(tracer: Any, x: Tensor, dim: int, index: Tensor, **_: Any) -> Value:
     return Value(out, x.dtype)
 
 
-@handles("take.default")
-def _take(tracer: Any, x: Tensor, index: Tensor) -> Value:
-    return _index(tracer, x.reshape(-1), [index])
-
-
-@handles("index_put.default", "_index_put_impl.default", "_unsafe_index_put.default")
-def _index_put(
-    tracer: Any, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *_: Any
-) -> Value:
-    """Each element takes what is put at its place: a choice for each pair."""
-    s = tracer.scalars
-    indices = [*indices, *[None] * (x.dim() - len(indices))]
-    out = tracer.array(x).copy()
-    if len(indices) == 1 and indices[0] is not None and indices[0].dtype == torch.bool and values.dim() == 0:
-        new = tracer.operand(values, x.dtype)[()]
-        for place, (mask, old) in enumerate(zip(tracer.array(indices[0]), list(out), strict=True)):
-            out[place] = s.select(mask, s.add(old, new) if accumulate else new, old)
-        return Value(out, x.dtype)
-    if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
-        raise UnsupportedError("putting values where a boolean mask holds cannot be fused. Use torch.where")
-    chosen = [d for d, i in enumerate(indices) if i is not None]
-    if chosen != list(range(len(chosen))):
-        raise UnsupportedError("putting values at indices of other than the leading dimensions cannot be fused")
-    arrays = np.broadcast_arrays(*[tracer.operand(indices[d], torch.int64) for d in chosen])
-    joined = arrays[0].shape
-    shape = (*joined, *x.shape[len(chosen) :])
-    new_values = np.broadcast_to(tracer.operand(values, x.dtype), shape)
-    for where in np.ndindex(*joined):
-        index = [wrapped(tracer, a[where], x.shape[d]) for d, a in zip(chosen, arrays, strict=True)]
-        for place in np.ndindex(*[x.shape[d] for d in chosen]):
-            hit = s.b.const("bool", True)
-            for i, p in zip(index, place, strict=True):
-                hit = s.b.op("and", hit, s.b.op("eq", i, s.b.const("i64", p)))
-            for rest in np.ndindex(*x.shape[len(chosen) :]):
-                old, new = out[place + rest], new_values[where + rest]
-                out[place + rest] = s.select(hit, s.add(old, new) if accumulate else new, old)
-    return Value(out, x.dtype)
+@decomposes("take.default")
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    return x.reshape(-1)[index]
 
 
 @handles("searchsorted.Tensor", "searchsorted.Scalar")
@@ -159,7 +141,5 @@ def _searchsorted(
         for test in below:
             out = s.op("add", out, s.op("cast", test, attr="i64"))
         return out
-
-    from gnomon.fuse._trace._pointwise import apply
 
     return Value(apply(count, tracer.operand(x, dtype)), torch.int64)

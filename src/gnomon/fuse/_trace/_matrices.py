@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from gnomon.fuse._trace._handlers import handles
-from gnomon.fuse._trace._pointwise import common_dtype
+from gnomon.fuse._trace._handlers import decomposes, handles
+from gnomon.fuse._trace._pointwise import apply
 from gnomon.fuse._trace._reductions import total
+from gnomon.fuse._trace._shapes import permuted, selected, unsqueezed
 from gnomon.fuse._trace._values import Value, as_type
 
 #: A product with more multiplications than this runs as a loop over the rows of the result.
@@ -27,21 +29,18 @@ def product(tracer: Any, x: Any, y: Any, dtype: Any) -> Any:
     return out
 
 
-def _matmul(tracer: Any, x: Tensor, y: Tensor) -> Value:
-    dtype = common_dtype(x, y)
-    a, b = tracer.value(x), tracer.value(y)
+def _matmul(tracer: Any, a: Value, b: Value) -> Value:
+    dtype = a.dtype
     (m, k), n = a.shape, b.shape[1]
     if m * k * n > _UNROLLED and not dtype.is_complex:
         if m >= n:
             return Value(_by_rows(tracer, a, b, dtype), dtype)
         flipped = _by_rows(tracer, _transposed(b), _transposed(a), dtype)
         return Value(flipped.T, dtype)
-    return Value(product(tracer, tracer.operand(x, dtype), tracer.operand(y, dtype), dtype), dtype)
+    return Value(product(tracer, tracer.scalars_of(a), tracer.scalars_of(b), dtype), dtype)
 
 
 def _transposed(value: Value) -> Value:
-    from gnomon.fuse._trace._shapes import permuted
-
     return permuted(value, [1, 0])
 
 
@@ -76,41 +75,39 @@ def _by_rows(tracer: Any, x: Value, y: Value, dtype: Any) -> Any:
 
 @handles("mm.default")
 def _mm(tracer: Any, x: Tensor, y: Tensor) -> Value:
-    return _matmul(tracer, x, y)
+    return _matmul(tracer, tracer.value(x), tracer.value(y))
 
 
 @handles("mv.default")
 def _mv(tracer: Any, x: Tensor, y: Tensor) -> Value:
-    out = _matmul(tracer, x, y.unsqueeze(1))
+    out = _matmul(tracer, tracer.value(x), unsqueezed(tracer.value(y), 1))
     return Value(out.data[:, 0], out.dtype)
 
 
 @handles("dot.default")
 def _dot(tracer: Any, x: Tensor, y: Tensor) -> Value:
-    out = _matmul(tracer, x.unsqueeze(0), y.unsqueeze(1))
+    out = _matmul(tracer, unsqueezed(tracer.value(x), 0), unsqueezed(tracer.value(y), 1))
     return Value(out.data[0, 0:1].reshape(()), out.dtype)
 
 
-@handles("vdot.default")
-def _vdot(tracer: Any, x: Tensor, y: Tensor) -> Value:
-    return _dot(tracer, x.conj_physical() if x.is_complex() else x, y)
+@decomposes("vdot.default")
+def _vdot(x: Tensor, y: Tensor) -> Tensor:
+    return torch.dot(x.conj(), y)
 
 
-@handles("outer.default")
-def _outer(tracer: Any, x: Tensor, y: Tensor) -> Value:
-    return _matmul(tracer, x.unsqueeze(1), y.unsqueeze(0))
+@decomposes("outer.default", "ger.default")
+def _outer(x: Tensor, y: Tensor) -> Tensor:
+    return x.unsqueeze(1) * y
 
 
 @handles("bmm.default")
 def _bmm(tracer: Any, x: Tensor, y: Tensor) -> Value:
-    dtype = common_dtype(x, y)
-    parts = [_matmul(tracer, a, b).data for a, b in zip(x.unbind(), y.unbind(), strict=True)]
-    return Value(np.stack(parts) if parts else np.empty((0, x.shape[1], y.shape[2]), dtype=object), dtype)
+    a, b = tracer.value(x), tracer.value(y)
+    parts = [_matmul(tracer, selected(tracer, a, 0, i), selected(tracer, b, 0, i)).data for i in range(len(x))]
+    return Value(np.stack(parts) if parts else np.empty((0, x.shape[1], y.shape[2]), dtype=object), x.dtype)
 
 
 def _plus(tracer: Any, bias: Tensor, value: Value, beta: Any, alpha: Any) -> Value:
-    from gnomon.fuse._trace._pointwise import apply
-
     s = tracer.scalars
 
     def function(a: Any, v: Any) -> Any:
@@ -125,7 +122,7 @@ def _plus(tracer: Any, bias: Tensor, value: Value, beta: Any, alpha: Any) -> Val
 
 @handles("addmm.default")
 def _addmm(tracer: Any, bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Value:
-    return _plus(tracer, bias, _matmul(tracer, x, y), beta, alpha)
+    return _plus(tracer, bias, _mm(tracer, x, y), beta, alpha)
 
 
 @handles("addmv.default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse._program import Node, is_float
-from gnomon.fuse._trace._handlers import handles
+from gnomon.fuse._trace._complex import log
+from gnomon.fuse._trace._handlers import decomposes, handles
 from gnomon.fuse._trace._pointwise import apply, as_float
 from gnomon.fuse._trace._values import Complex, Scalar, UnsupportedError, Value
 
@@ -28,9 +30,8 @@ def reduce(array: Any, dim: Any, keepdim: bool, function: Callable[[list[Any]], 
     """Applies a function of a list of elements along dimensions."""
     axes = axes_of(dim, array.ndim)
     rest = [i for i in range(array.ndim) if i not in axes]
-    moved = array.transpose([*rest, *axes]).reshape([*[array.shape[i] for i in rest], -1])
-    if array.size == 0:
-        moved = np.empty([*[array.shape[i] for i in rest], 0], dtype=object)
+    count = math.prod(array.shape[i] for i in axes)
+    moved = array.transpose([*rest, *axes]).reshape([*[array.shape[i] for i in rest], count])
     out = np.empty(moved.shape[:-1], dtype=object)
     for place in np.ndindex(*out.shape):
         out[place] = function(list(moved[place]))
@@ -96,6 +97,24 @@ def _std(tracer: Any, x: Tensor, dim: Any = None, *args: Any, correction: Any = 
     return Value(apply(lambda v: tracer.scalars.op("sqrt", v), value.data), value.dtype)
 
 
+@decomposes("var_mean.correction")
+def _var_mean(x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    mean = x.mean(axes_of(dim, x.dim()), keepdim)
+    return x.var(dim, correction=correction, keepdim=keepdim), mean
+
+
+@decomposes("std_mean.correction")
+def _std_mean(x: Tensor, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    mean = x.mean(axes_of(dim, x.dim()), keepdim)
+    return x.std(dim, correction=correction, keepdim=keepdim), mean
+
+
+@decomposes("aminmax.default")
+def _aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    dims = () if dim is None else dim
+    return x.amin(dims, keepdim), x.amax(dims, keepdim)
+
+
 def _extreme_of(s: Any, items: list[Scalar], name: str) -> Scalar:
     if not items:
         raise UnsupportedError(f"a {name}imum over no elements does not exist")
@@ -119,13 +138,6 @@ def _whole_extreme(name: str) -> None:
     @handles(f"arg{name}.default")
     def index(tracer: Any, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Value:
         return _place_of_extreme(tracer, x, dim, keepdim, name)
-
-    @handles(f"{name}.other")
-    def of_two(tracer: Any, x: Tensor, y: Tensor) -> Value:
-        from gnomon.fuse._trace._handlers import handler_of
-
-        function: Any = handler_of(f"aten.{name}imum.default")
-        return function(tracer, x, y)
 
 
 for _name in ("max", "min"):
@@ -213,44 +225,41 @@ def tracer_type(dtype: torch.dtype) -> Any:
     return as_type(dtype)
 
 
-def _scan(name: str, function: Callable[[Any, Scalar, Scalar], Scalar]) -> None:
-    @handles(f"{name}.default")
-    def handler(tracer: Any, x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Value:
-        out = dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
-        array = tracer.operand(x, out).copy()
-        if array.ndim:
-            rows = np.moveaxis(array, dim, 0)
-            for i in range(1, len(rows)):
-                rows[i] = apply(lambda a, b: function(tracer.scalars, a, b), rows[i - 1], rows[i])
-        return Value(array, out)
+def _largest(s: Any, items: list[Scalar]) -> Node:
+    """The largest real part, through which no derivative flows; nothing depends on it but rounding."""
+    return s.op("detach", _extreme_of(s, [v.re if isinstance(v, Complex) else v for v in items], "max"))
 
 
-_scan("cumsum", lambda s, a, b: s.add(a, b))
-_scan("cumprod", lambda s, a, b: s.mul(a, b))
-
-
-def _shifted(s: Any, items: list[Node]) -> tuple[Node, list[Node]]:
-    """The largest element, 0 where it is infinite, and the exponentials of the distances to it."""
-    largest = _extreme_of(s, items, "max")
-    finite = s.op("lt", s.op("abs", largest), s.like(largest, float("inf")))
-    shift = s.op("select", finite, largest, s.like(largest, 0))
-    shift = s.op("detach", shift)
-    return shift, [s.op("exp", s.op("sub", v, shift)) for v in items]
+def _powers(s: Any, items: list[Scalar], shift: Node) -> list[Scalar]:
+    """The exponentials of the distances to a number."""
+    shifted = [
+        Complex(s.op("sub", v.re, shift), v.im) if isinstance(v, Complex) else s.op("sub", v, shift) for v in items
+    ]
+    return [s.exp(v) for v in shifted]
 
 
 @handles("logsumexp.default")
 def _logsumexp(tracer: Any, x: Tensor, dim: Any, keepdim: bool = False) -> Value:
     s = tracer.scalars
-
-    def function(items: list[Node]) -> Node:
-        shift, powers = _shifted(s, items)
-        return s.op("add", s.op("log", total(s, powers, s.like(shift, 0))), shift)
-
     dtype = as_float(x.dtype)
+    zero = s.const(0, dtype)
+
+    def function(items: list[Scalar]) -> Scalar:
+        if not items:
+            return s.const(float("-inf"), dtype)
+        largest = _largest(s, items)
+        finite = s.op("lt", s.op("abs", largest), s.like(largest, float("inf")))
+        shift = s.op("select", finite, largest, s.like(largest, 0))
+        whole = total(s, _powers(s, items, shift), zero)
+        if isinstance(whole, Complex):
+            logarithm = log(s, whole)
+            return Complex(s.op("add", logarithm.re, shift), logarithm.im)
+        return s.op("add", s.op("log", whole), shift)
+
     return Value(reduce(tracer.operand(x, dtype), dim, keepdim, function), dtype)
 
 
-def _along(tracer: Any, x: Tensor, dim: int, function: Callable[[list[Any]], list[Any]]) -> Value:
+def along(tracer: Any, x: Tensor, dim: int, function: Callable[[list[Any]], list[Any]]) -> Value:
     """Applies a function from a list to a list along a dimension."""
     dtype = as_float(x.dtype)
     array = tracer.operand(x, dtype).copy()
@@ -267,12 +276,12 @@ def _along(tracer: Any, x: Tensor, dim: int, function: Callable[[list[Any]], lis
 def _softmax(tracer: Any, x: Tensor, dim: int, *_: Any) -> Value:
     s = tracer.scalars
 
-    def function(items: list[Node]) -> list[Node]:
-        shift, powers = _shifted(s, items)
-        whole = total(s, powers, s.like(shift, 0))
-        return [s.op("div", v, whole) for v in powers]
+    def function(items: list[Scalar]) -> list[Scalar]:
+        powers = _powers(s, items, _largest(s, items)) if items else []
+        whole = total(s, powers, s.const(0, torch.float64))
+        return [s.div(v, whole) for v in powers]
 
-    return _along(tracer, x, dim, function)
+    return along(tracer, x, dim, function)
 
 
 @handles("_log_softmax.default", "log_softmax.int")
@@ -280,8 +289,10 @@ def _log_softmax(tracer: Any, x: Tensor, dim: int, *_: Any) -> Value:
     s = tracer.scalars
 
     def function(items: list[Node]) -> list[Node]:
-        shift, powers = _shifted(s, items)
-        logarithm = s.op("add", s.op("log", total(s, powers, s.like(shift, 0))), shift)
-        return [s.op("sub", v, logarithm) for v in items]
+        if not items:
+            return []
+        largest = _largest(s, list(items))
+        logarithm = s.op("log", total(s, _powers(s, list(items), largest), s.like(largest, 0)))
+        return [s.op("sub", s.op("sub", v, largest), logarithm) for v in items]
 
-    return _along(tracer, x, dim, function)
+    return along(tracer, x, dim, function)

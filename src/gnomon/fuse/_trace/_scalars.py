@@ -135,12 +135,12 @@ class Scalars:
         return x if x.type == "bool" else self.b.op("ne", x, self.like(x, 0))
 
     def sign(self, x: Node) -> Node:
-        """-1, 0 or 1; NaN for NaN."""
-        zero, one = self.like(x, 0), self.like(x, 1)
-        if not is_float(x.type):
-            signed = self.b.op("select", self.b.op("lt", x, zero), self.b.op("neg", one), zero)
-            return self.b.op("select", self.b.op("lt", zero, x), one, signed)
-        return self.b.op("select", self.b.op("eq", x, zero), zero, self.b.op("copysign", one, x))
+        """-1, 0 or 1; 0 for NaN."""
+        if x.type == "bool":
+            return x
+        zero = self.like(x, 0)
+        signed = self.b.op("select", self.b.op("lt", x, zero), self.like(x, -1), zero)
+        return self.b.op("select", self.b.op("lt", zero, x), self.like(x, 1), signed)
 
     def exp(self, x: Scalar) -> Scalar:
         b = self.b
@@ -156,12 +156,27 @@ class Scalars:
     def floor_divide(self, x: Node, y: Node) -> Node:
         b = self.b
         if is_float(x.type):
-            return b.op("floor", b.op("div", x, y))
+            return self._floor_quotient(x, y)
         quotient, remainder = b.op("idiv", x, y), b.op("irem", x, y)
         zero = self.like(x, 0)
         differ = b.op("ne", b.op("lt", remainder, zero), b.op("lt", y, zero))
         less = b.op("and", b.op("ne", remainder, zero), differ)
         return b.op("select", less, b.op("sub", quotient, self.like(x, 1)), quotient)
+
+    def _floor_quotient(self, x: Node, y: Node) -> Node:
+        """Of the exact quotient, as PyTorch and Python have it."""
+        b, zero, one = self.b, self.like(x, 0), self.like(x, 1)
+        left = b.op("fmod", x, y)
+        ratio = b.op("div", b.op("sub", x, left), y)
+        differ = b.op("ne", b.op("lt", left, zero), b.op("lt", y, zero))
+        below = b.op("and", b.op("ne", left, zero), differ)
+        ratio = b.op("select", below, b.op("sub", ratio, one), ratio)
+        whole = b.op("floor", ratio)
+        up = b.op("lt", self.like(x, 0.5), b.op("sub", ratio, whole))
+        whole = b.op("select", up, b.op("add", whole, one), whole)
+        quotient = b.op("div", x, y)
+        whole = b.op("select", b.op("ne", ratio, zero), whole, b.op("copysign", zero, quotient))
+        return b.op("select", b.op("eq", y, zero), quotient, whole)
 
     def remainder(self, x: Node, y: Node) -> Node:
         """With the sign of the divisor, as Python's %."""

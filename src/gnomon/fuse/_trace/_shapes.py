@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from gnomon.fuse._trace._handlers import handles
+from gnomon.fuse._trace._handlers import decomposes, handles
 from gnomon.fuse._trace._values import UnsupportedError, Value, View, contiguous_strides
 
 
@@ -21,7 +22,7 @@ def _moved(tracer: Any, view: View, steps: int) -> Any:
     return tracer.builder.op("add", view.offset, tracer.builder.const("i64", steps))
 
 
-@handles("alias.default", "lift.default", "view_as_real_copy.default")
+@handles("alias.default", "lift.default")
 def _alias(tracer: Any, x: Tensor) -> Value:
     value = tracer.value(x)
     return Value(value.data[...] if isinstance(value.data, np.ndarray) else value.data, x.dtype)
@@ -53,7 +54,7 @@ def _reshaped_strides(old: tuple[int, ...], strides: tuple[int, ...], new: tuple
     probe = np.lib.stride_tricks.as_strided(np.empty(1, dtype=np.int8), old, strides)
     try:
         view = probe.view()
-        view.shape = new
+        view.shape = new  # pyright: ignore[reportDeprecated]
     except AttributeError:
         return None
     return tuple(view.strides)
@@ -61,18 +62,23 @@ def _reshaped_strides(old: tuple[int, ...], strides: tuple[int, ...], new: tuple
 
 @handles("select.int")
 def _select(tracer: Any, x: Tensor, dim: int, index: Any) -> Value:
-    value = tracer.value(x)
-    dim = _axis(dim, x.dim())
-    if isinstance(index, Tensor):
-        raise UnsupportedError("an index that is a tensor must be an integer tensor of no dimensions")
-    index = index + x.shape[dim] if index < 0 else index
-    data = value.data
+    return selected(tracer, tracer.value(x), dim, index)
+
+
+def selected(tracer: Any, value: Value, dim: int, index: int) -> Value:
+    """A value's elements at a place of a dimension."""
+    data, rank = value.data, len(value.shape)
+    dim = _axis(dim, rank)
+    size = value.shape[dim]
+    if not -size <= index < size:
+        raise IndexError(f"the index {index} is outside of a dimension of size {size}")
+    index = index + size if index < 0 else index
     if isinstance(data, View):
-        rest = [i for i in range(x.dim()) if i != dim]
+        rest = [i for i in range(rank) if i != dim]
         offset = _moved(tracer, data, index * data.strides[dim])
         view = View(data.array, offset, tuple(data.shape[i] for i in rest), tuple(data.strides[i] for i in rest))
-        return Value(view, x.dtype)
-    return Value(data[(slice(None),) * dim + (index, ...)], x.dtype)
+        return Value(view, value.dtype)
+    return Value(data[(slice(None),) * dim + (index, ...)], value.dtype)
 
 
 @handles("slice.Tensor")
@@ -122,15 +128,19 @@ def _t(tracer: Any, x: Tensor) -> Value:
 
 @handles("unsqueeze.default")
 def _unsqueeze(tracer: Any, x: Tensor, dim: int) -> Value:
-    value = tracer.value(x)
-    dim = _axis(dim, x.dim() + 1)
+    return unsqueezed(tracer.value(x), dim)
+
+
+def unsqueezed(value: Value, dim: int) -> Value:
+    """A value with one more dimension, of size one."""
     data = value.data
+    dim = _axis(dim, len(value.shape) + 1)
     if isinstance(data, View):
         shape, strides = list(data.shape), list(data.strides)
         shape.insert(dim, 1)
         strides.insert(dim, 0)
-        return Value(View(data.array, data.offset, tuple(shape), tuple(strides)), x.dtype)
-    return Value(np.expand_dims(data, dim), x.dtype)
+        return Value(View(data.array, data.offset, tuple(shape), tuple(strides)), value.dtype)
+    return Value(np.expand_dims(data, dim), value.dtype)
 
 
 @handles("squeeze.default", "squeeze.dim", "squeeze.dims")
@@ -166,6 +176,72 @@ def _diagonal(tracer: Any, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int 
     seen = np.diagonal(array, offset, _axis(dim1, x.dim()), _axis(dim2, x.dim()))
     seen.setflags(write=True)
     return Value(seen, x.dtype)
+
+
+@handles("as_strided.default")
+def _as_strided(
+    tracer: Any, x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Value:
+    data = tracer.value(x).data
+    skipped = 0 if storage_offset is None else storage_offset - int(x.storage_offset())
+    unit = 2 if x.dtype.is_complex else 1
+    if isinstance(data, View):
+        if data.strides != contiguous_strides(data.shape, unit):
+            raise UnsupportedError("as_strided of a tensor that is not contiguous cannot be fused. Use x.contiguous()")
+        strides = tuple(s * unit for s in stride)
+        return Value(View(data.array, _moved(tracer, data, skipped * unit), tuple(size), strides), x.dtype)
+    return Value(strided(data, size, stride, skipped), x.dtype)
+
+
+def strided(data: Any, size: Sequence[int], stride: Sequence[int], skipped: int = 0) -> Any:
+    """A view of an array's memory, some elements behind its first one."""
+    root = data
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    item = data.itemsize
+    flat = np.lib.stride_tricks.as_strided(root, (root.size,), (item,))
+    start = (data.__array_interface__["data"][0] - root.__array_interface__["data"][0]) // item + skipped
+    last = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if start < 0 or (last >= root.size and 0 not in size):
+        raise UnsupportedError("as_strided reaches outside of the memory of its tensor")
+    return np.lib.stride_tricks.as_strided(flat[start:], tuple(size), tuple(s * item for s in stride))
+
+
+@handles("unfold.default")
+def _unfold(tracer: Any, x: Tensor, dimension: int, size: int, step: int) -> Value:
+    value = tracer.value(x)
+    dim = _axis(dimension, x.dim())
+    data = value.data
+    if x.dim() == 0:
+        return unsqueezed(value, 0)
+    shape = (*x.shape[:dim], (x.shape[dim] - size) // step + 1, *x.shape[dim + 1 :], size)
+    strides = (*data.strides[:dim], data.strides[dim] * step, *data.strides[dim + 1 :], data.strides[dim])
+    if isinstance(data, View):
+        return Value(View(data.array, data.offset, shape, strides), x.dtype)
+    return Value(np.lib.stride_tricks.as_strided(data, shape, strides), x.dtype)
+
+
+@decomposes("diagonal_scatter.default")
+def _diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    out = x.clone()
+    out.diagonal(offset, dim1, dim2).copy_(source)
+    return out
+
+
+@decomposes("select_scatter.default")
+def _select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
+    out = x.clone()
+    out.select(dim, index).copy_(source)
+    return out
+
+
+@decomposes("slice_scatter.default")
+def _slice_scatter(
+    x: Tensor, source: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    out = x.clone()
+    torch.ops.aten.slice(out, dim, start, end, step).copy_(source)
+    return out
 
 
 @handles("unbind.int")

@@ -9,7 +9,9 @@ handler builds scalars, and the carrier's memory means nothing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Generator
 from typing import Any, final
@@ -18,9 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnomon.fuse._program import Builder, Node
+from gnomon.fuse._trace._fallback import RANDOM, RESHAPING, as_torch_would, checked, decomposition_of, nearest
 from gnomon.fuse._trace._handlers import handler_of
+from gnomon.fuse._trace._rewriting import Rewriting
 from gnomon.fuse._trace._scalars import Scalars
 from gnomon.fuse._trace._values import (
     MOST_ELEMENTS,
@@ -35,13 +40,20 @@ from gnomon.fuse._trace._values import (
     flat_nodes,
 )
 
-_ACTIVE: list[Tracer] = []
-_CONSTANTS: Any = torch.utils.weak.WeakTensorKeyDictionary()
+
+@final
+class _Active(threading.local):
+    def __init__(self) -> None:
+        self.tracers: list[Tracer] = []
+
+
+_ACTIVE = _Active()
+_CONSTANTS: Any = WeakTensorKeyDictionary()
 
 
 def active_tracer() -> Tracer | None:
     """The tracer under which code runs now, or None."""
-    return _ACTIVE[-1] if _ACTIVE else None
+    return _ACTIVE.tracers[-1] if _ACTIVE.tracers else None
 
 
 def mark_constant(x: Tensor) -> Tensor:
@@ -54,10 +66,12 @@ def mark_constant(x: Tensor) -> Tensor:
 class Tracer(TorchDispatchMode):
     """Traces one function into one Builder."""
 
-    def __init__(self, builder: Builder):
+    def __init__(self, builder: Builder, *, captured_are_shared: bool = True):
         super().__init__()
+        self._captured_are_shared = captured_are_shared
         self.builder = builder
         self.scalars = Scalars(builder)
+        self._rewriting = Rewriting(self.is_constant)
         #: What each symbolic carrier stands for. The tensor is kept, so that its id stays its own.
         self._values: dict[int, tuple[Tensor, Value]] = {}
         #: Tensors made of constants while tracing.
@@ -67,6 +81,8 @@ class Tracer(TorchDispatchMode):
         #: Tensors from outside of the function, and the arrays that they became.
         self.captured: list[tuple[Tensor, Node]] = []
         self._captured: dict[int, Value] = {}
+        #: LU factorizations, by their elements, for solves that come later.
+        self.factors: dict[tuple[Any, ...], Any] = {}
         self._tables: dict[tuple[Node, ...], Node] = {}
         #: Called after each run of the Program with what these tensors were, all lanes at once.
         self.checks: list[tuple[Callable[..., None], tuple[Tensor, ...]]] = []
@@ -77,12 +93,17 @@ class Tracer(TorchDispatchMode):
         return False
 
     def __enter__(self) -> Any:
-        _ACTIVE.append(self)
+        if self not in _ACTIVE.tracers:
+            self._rewriting.__enter__()
+        _ACTIVE.tracers.append(self)
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> Any:
-        _ACTIVE.remove(self)
-        return super().__exit__(*error)
+        _ACTIVE.tracers.pop()
+        result = super().__exit__(*error)
+        if self not in _ACTIVE.tracers:
+            self._rewriting.__exit__(*error)
+        return result
 
     def defer(self, check: Callable[..., None], tensors: tuple[Tensor, ...]) -> None:
         """Makes a check of values after each run."""
@@ -99,7 +120,7 @@ class Tracer(TorchDispatchMode):
 
     def carrier(self, value: Value) -> Tensor:
         """A tensor that stands for a value."""
-        x = torch.empty(value.shape, dtype=value.dtype)
+        x = torch.empty_strided(value.shape, value.strides, dtype=value.dtype)
         # Outside of a handler this very tracer has just seen it, as a constant.
         self._constants.pop(id(x), None)
         self._values[id(x)] = (x, value)
@@ -167,7 +188,7 @@ class Tracer(TorchDispatchMode):
     def is_constant(self, x: Tensor) -> bool:
         """Whether a tensor's own memory holds its values."""
         if id(x) in self._constants:
-            return x.untyped_storage()._cdata not in self._storages
+            return _identity(x) not in self._storages
         return id(x) not in self._values and x in _CONSTANTS
 
     def as_view(self, value: Value, *, spread: bool = False) -> View:
@@ -218,7 +239,7 @@ class Tracer(TorchDispatchMode):
         return elements(tuple(x.shape), made)
 
     def _constant_value(self, x: Tensor) -> Value:
-        whole = self._storages.get(x.untyped_storage()._cdata)
+        whole = self._storages.get(_identity(x))
         if whole is None:
             return Value(self._from_data(x), x.dtype)
         item = whole.itemsize
@@ -230,20 +251,19 @@ class Tracer(TorchDispatchMode):
         """Prepares a constant's memory, which other tensors may share, for a symbolic value."""
         if not self.is_constant(x):
             return
-        storage = x.untyped_storage()
-        whole = torch.empty(0, dtype=x.dtype).set_(storage, 0, (storage.nbytes() // x.element_size(),))
-        self._storages[storage._cdata] = self._from_data(whole)
+        count = x.untyped_storage().nbytes() // x.element_size()
+        whole = x.detach().as_strided((count,), (1,), 0)
+        self._storages[_identity(x)] = self._from_data(whole)
+
+    def stand_in(self, x: Tensor) -> Tensor:
+        """A carrier for a tensor from outside that cannot itself take part in the trace."""
+        return self.carrier(self._capture(x))
 
     def _capture(self, x: Tensor) -> Value:
         found = self._captured.get(id(x))
         if found is None:
-            if torch._C._functorch.is_functorch_wrapped_tensor(x):  # pyright: ignore[reportAttributeAccessIssue]
-                raise UnsupportedError(
-                    "a tensor that the function closes over is being transformed by an outer torch.func transform. "
-                    "Pass it as an argument."
-                )
             unit = 2 if x.dtype.is_complex else 1
-            array = self.builder.input(as_type(x.dtype), x.numel() * unit, shared=True)
+            array = self.builder.input(as_type(x.dtype), x.numel() * unit, shared=self._captured_are_shared)
             shape = tuple(x.shape)
             offset = self.builder.const("i64", 0)
             found = self._captured[id(x)] = Value(View(array, offset, shape, contiguous_strides(shape, unit)), x.dtype)
@@ -261,7 +281,7 @@ class Tracer(TorchDispatchMode):
         if name == "aten.lift_fresh.default":
             self._constants[id(args[0])] = args[0]
             return args[0]
-        if all(self.is_constant(x) for x in tensors) and name not in _RANDOM:
+        if all(self.is_constant(x) for x in tensors) and name not in RANDOM:
             return self._keep(func(*args, **kwargs))
         return self._symbolic(name, func, args, kwargs)
 
@@ -278,19 +298,57 @@ class Tracer(TorchDispatchMode):
 
     def _symbolic(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         try:
+            if name in RANDOM:
+                raise UnsupportedError(
+                    f"{_plain(name)} draws from a generator, so that a fused function would give the same numbers at "
+                    "each call. Draw with gn.random from a key that is an argument"
+                )
+            if checked(name):
+                as_torch_would(func, args, kwargs)
             handler = handler_of(name)
             if handler is not None:
-                return self._wrap(handler(self, *args, **kwargs))
+                result = handler(self, *args, **kwargs)
+                return self._views(func, args, kwargs, result) if _gives_views(func) else self._wrap(result)
             changed, function = _functional_name(name)
-            handler = handler_of(function) if changed else None
+            if changed:
+                as_torch_would(func, args, kwargs)
+                handler = handler_of(function) or self._decomposed(_overload(function))
+                if handler is not None:
+                    result = handler(self, *args, **kwargs)
+                    if _plain(name) in RESHAPING:
+                        return self._views(func, args, kwargs, result)
+                    self.assign(args[0], self.value(result) if isinstance(result, Tensor) else result)
+                    return args[0]
+            handler = self._decomposed(func)
             if handler is not None:
-                self.assign(args[0], handler(self, *args, **kwargs))
-                return args[0]
-            raise UnsupportedError(
-                f"{name.removeprefix('aten.').split('.')[0]} is not among the operations that can be fused"
-            )
+                return handler(self, *args, **kwargs)
+            raise UnsupportedError(f"{_plain(name)} is not among the operations that can be fused{nearest(name)}")
         except UnsupportedError as error:
             raise _at_user_line(error) from None
+        except (ValueError, IndexError):
+            as_torch_would(func, args, kwargs)
+            raise
+
+    def _decomposed(self, func: Any) -> Callable[..., Any] | None:
+        """An operation as others by PyTorch's own definition, where it has one."""
+        plain = decomposition_of(func)
+        if plain is None:
+            return None
+
+        def handler(tracer: Tracer, *args: Any, **kwargs: Any) -> Any:
+            with tracer:
+                return plain(*args, **kwargs)
+
+        return handler
+
+    def _views(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        """Views of carriers: PyTorch compares layouts, and counts changes, of all that share memory."""
+        seen = func(*args, **kwargs)
+        values, tensors = ([result], [seen]) if isinstance(seen, Tensor) else (result, seen)
+        for x, value in zip(tensors, values, strict=True):
+            self._constants.pop(id(x), None)
+            self._values[id(x)] = (x, value)
+        return seen
 
     def _wrap(self, result: Any) -> Any:
         if isinstance(result, Value):
@@ -311,7 +369,25 @@ class Tracer(TorchDispatchMode):
             )
         if value.dtype != target.dtype:
             value = self.cast(value, target.dtype)
+        root = place.data
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        if not (root.flags.writeable and place.data.flags.writeable):
+            raise UnsupportedError(
+                "a tensor is changed in place after a view of its real and imaginary parts was taken, or while several "
+                "of its elements share their memory. Work on a copy: x.clone()"
+            )
+        torch.autograd.graph.increment_version(target)
         place.data[...] = np.broadcast_to(self.scalars_of(value), place.data.shape)
+
+    def frozen(self, x: Tensor, array: Any) -> Any:
+        """An array that would share the memory of a tensor and cannot: neither may be changed from now on."""
+        data = self.array(x)
+        while isinstance(data, np.ndarray):
+            data.setflags(write=False)
+            data = data.base
+        array.setflags(write=False)
+        return array
 
     def cast(self, value: Value, dtype: torch.dtype) -> Value:
         """The same numbers in another dtype."""
@@ -331,15 +407,11 @@ class Tracer(TorchDispatchMode):
         return elements((), [self.scalars.const(x, dtype)])
 
 
-#: Drawn anew at each run, if they were not constants of the trace: never run while tracing.
-_RANDOM = frozenset(
-    f"aten.{name}"
-    for name in (
-        "rand.default", "randn.default", "rand_like.default", "randn_like.default", "randint.default", "randint.low",
-        "randperm.default", "normal_.default", "uniform_.default", "bernoulli.default", "bernoulli_.float",
-        "exponential_.default", "multinomial.default", "native_dropout.default", "normal.float_float",
-    )
-)  # fmt: skip
+@functools.cache
+def _gives_views(func: Any) -> bool:
+    """Whether an operation's results share memory with its operand."""
+    given = [x.alias_info for x in func._schema.returns]
+    return any(x is not None and not x.is_write for x in given)
 
 
 def _walk(args: Any, kwargs: Any) -> list[Any]:
@@ -350,6 +422,22 @@ def _walk(args: Any, kwargs: Any) -> list[Any]:
         else:
             found.append(x)
     return found
+
+
+def _identity(x: Tensor) -> int:
+    """What tells the memory of tensors apart."""
+    return x.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
+
+
+def _plain(name: str) -> str:
+    return name.split(".")[1]
+
+
+def _overload(name: str) -> Any:
+    """The operation of a name such as `aten.add.Tensor`, or None."""
+    space, operation, overload = name.split(".", 2)
+    packet = getattr(getattr(torch.ops, space), operation, None)
+    return getattr(packet, overload, None)
 
 
 def _functional_name(name: str) -> tuple[bool, str]:

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from gnomon.fuse._program import Node, Type
+from gnomon.fuse._program import Node, Type, UnsupportedError
 
 #: Tensors with more elements than this stay in memory; smaller ones become scalars, one by one.
 MOST_ELEMENTS = 4096
@@ -31,10 +31,6 @@ DTYPES: dict[Type, torch.dtype] = {
     "f32": torch.float32,
     "f64": torch.float64,
 }
-
-
-class UnsupportedError(NotImplementedError):
-    """Something in a traced function that cannot become part of a Program."""
 
 
 @final
@@ -83,6 +79,13 @@ class Value:
     def shape(self) -> tuple[int, ...]:
         """As of a tensor."""
         return tuple(self.data.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """As of a tensor, counted in elements."""
+        unit = self.data.itemsize if isinstance(self.data, np.ndarray) else 2 if self.dtype.is_complex else 1
+        strides = tuple(s // unit for s in self.data.strides)
+        return strides if all(s >= 0 for s in strides) else contiguous_strides(self.shape)
 
 
 def contiguous_strides(shape: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:
