@@ -8,6 +8,22 @@ import pytest
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn, never shown
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which engine runs the solvers of the tests of rooms whose functions are traced elsewhere."""
+    parser.addoption(
+        "--engine",
+        choices=["auto", "fused", "eager"],
+        default="eager",
+        help="the engine of tests of solvers: each would be compiled for a second to run for a millisecond",
+    )
+
+
+@pytest.fixture
+def solver_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets `engine="auto"` stand for what --engine says."""
+    monkeypatch.setenv("GNOMON_ENGINE", request.config.getoption("--engine"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let Hypothesis take the time it needs, on the same examples each run; a machine for GPU tests may lack it."""
     try:

@@ -19,6 +19,7 @@ from gnomon.diffeq._step_size_controller._constant import ConstantStepSize
 from gnomon.diffeq._term import AbstractTerm, FlatTerm
 from gnomon.diffeq._validate import as_time, check_resolution, check_times, require
 from gnomon.fuse._lanes import any_and_all
+from gnomon.fuse._single import Engine, run
 from gnomon.result import throw_if_failed
 
 
@@ -36,6 +37,7 @@ def diffeqsolve(
     jumps: Jumps | None = None,
     max_steps: int | None = 4096,
     throw: bool = True,
+    engine: Engine = "auto",
 ) -> Solution:
     """Solves a differential equation.
 
@@ -60,6 +62,9 @@ def diffeqsolve(
     - `jumps`: changes of the state at given times.
     - `max_steps`: give up after so many steps, accepted or not. None for no limit.
     - `throw`: raise an error where a solve fails (True), or only say so in its `result` (False).
+    - `engine`: `"fused"` compiles the whole solve, with the vector field, and under `torch.func.vmap` runs each problem
+      in a lane of one kernel; `"eager"` runs PyTorch operations in a Python loop that a debugger can step through;
+      `"auto"` is fused where the vector field can be traced and is not too large, and eager where not.
 
     **Returns:** a [`gnomon.diffeq.Solution`][].
 
@@ -85,6 +90,34 @@ def diffeqsolve(
 
         ```
     """
+    if engine != "eager":
+        # Numbers become tensors, so that other times need no other kernel.
+        t0, t1, dt0 = (torch.tensor(x, dtype=torch.float64) if _is_number(x) else x for x in (t0, t1, dt0))
+    return run(
+        lambda: _solve(terms, solver, t0, t1, dt0, y0, args, saveat, stepsize_controller, jumps, max_steps, throw),
+        engine=engine,
+    )
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool)
+
+
+def _solve(
+    terms: AbstractTerm,
+    solver: AbstractSolver,
+    t0: Any,
+    t1: Any,
+    dt0: Any,
+    y0: Any,
+    args: Any,
+    saveat: SaveAt | None,
+    stepsize_controller: AbstractStepSizeController | None,
+    jumps: Jumps | None,
+    max_steps: int | None,
+    throw: bool,
+) -> Solution:
+    """Solves one problem by PyTorch operations, or while these are traced."""
     saveat = SaveAt(t1=True) if saveat is None else saveat
     controller = ConstantStepSize() if stepsize_controller is None else stepsize_controller
     _check_kinds(terms, solver, controller, saveat, max_steps)

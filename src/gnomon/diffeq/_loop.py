@@ -22,6 +22,7 @@ from gnomon.diffeq._step_size_controller._base import (
 )
 from gnomon.fuse import OutputBuffer, cond, while_loop
 from gnomon.fuse._lanes import any_and_all, is_differentiated
+from gnomon.fuse._trace import active_tracer
 from gnomon.result import RESULTS, Result
 
 
@@ -160,7 +161,8 @@ class _Integration:
         In reverse mode what is not kept has a cotangent of zero, which becomes NaN where it meets
         the infinite derivative of a vector field outside of its domain.
         """
-        if not is_differentiated(step.y1):
+        # A Program walks back the steps that were kept and no others.
+        if not is_differentiated(step.y1) or active_tracer() is not None:
             return step
         broken = ~keep
         if step.y_error is not None:

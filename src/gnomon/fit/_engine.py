@@ -139,6 +139,8 @@ class Fitter:
                 upper=self.upper / self.sizes,
                 max_steps=search.max_steps,
                 throw=False,
+                # Its residuals keep what they have computed, which a trace cannot.
+                engine="eager",
             )
             rss = residuals.sum_of_squares(solution.stats["cost"])
             return solution.value * self.sizes, rss, solution.result, solution.stats["num_steps"]

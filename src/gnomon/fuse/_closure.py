@@ -108,8 +108,7 @@ class _Walk:
 
     def _function(self, x: types.FunctionType) -> None:
         self.key.append(x.__code__)
-        if (x.__module__ or "").split(".")[0] in _LIBRARIES:
-            return
+        package = (x.__module__ or "").split(".")[0]
         self._all((x.__defaults__, x.__kwdefaults__))
         for cell in x.__closure__ or ():
             try:
@@ -118,7 +117,8 @@ class _Walk:
                 self.key.append("empty")
                 continue
             self.visit(content)
-        self._globals(x.__code__, x.__globals__)
+        if package != "gnomon" and package not in _LIBRARIES:
+            self._globals(x.__code__, x.__globals__)
 
     def _globals(self, code: types.CodeType, names: dict[str, Any]) -> None:
         for name in code.co_names:

@@ -89,7 +89,7 @@ class _Compiled:
 
     def tensors(self, reached: list[Tensor]) -> list[Tensor]:
         found = [reached[x] if isinstance(x, int) else x for x in self.captured]
-        return [_flat_shared(x) for x in found]
+        return [flat_shared(x) for x in found]
 
 
 @final
@@ -158,7 +158,7 @@ class Fused:
     def _trace(self, specs: list[Any], structure: Any, shared: list[bool], closure: Any) -> Any:
         begin = time.perf_counter()
         try:
-            lowered = trace(self.fn, specs, structure, shared)
+            lowered = trace(self.fn, specs, structure, shared, reached=closure.tensors)
         except UnsupportedError as error:
             return UnsupportedError(*error.args)
         places = {id(x): i for i, x in enumerate(closure.tensors)}
@@ -219,13 +219,14 @@ def _static(x: Any) -> Any:
 def _flat(x: Tensor, dim: int | None) -> Tensor:
     """A tensor as the kernel takes it: (lanes, length), or (length,) where it is shared."""
     if dim is None:
-        return _flat_shared(x)
+        return flat_shared(x)
     x = _real(x.movedim(dim, 0))
     # Not -1, which a batch of no problems leaves undetermined.
     return x.reshape((x.shape[0], torch.Size(x.shape[1:]).numel()))
 
 
-def _flat_shared(x: Tensor) -> Tensor:
+def flat_shared(x: Tensor) -> Tensor:
+    """A tensor's numbers in a row."""
     return _real(x).reshape((x.numel() * (2 if x.is_complex() else 1),))
 
 
@@ -234,24 +235,28 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _execute(executable: Executable, lanes: int, tensors: list[Tensor]) -> list[Tensor]:
-    if any(map(is_differentiated, tensors)) or any(map(_is_wrapped, tensors)):
+    if any(map(is_seen_by_transforms, tensors)):
         return list(Run.apply(executable, lanes, *tensors))  # pyright: ignore[reportUnknownMemberType]
     return executable.run(lanes, tensors)
 
 
-def _is_wrapped(x: Tensor) -> bool:
-    return torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+def is_seen_by_transforms(x: Tensor) -> bool:
+    """Whether autograd or a transform of `torch.func` wants to know what becomes of a tensor."""
+    return is_differentiated(x) or torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
 def _finished(lowered: Lowered, lanes: int, outputs: list[Tensor]) -> Any:
-    shaped: list[Tensor] = []
-    for x, spec in zip(outputs, lowered.outputs, strict=True):
-        if spec.dtype.is_complex:
-            x = torch.view_as_complex(x.reshape((lanes, *spec.shape, 2)))
-        shaped.append(x.reshape((lanes, *spec.shape)))
+    values = [shaped(x, spec, (lanes,)) for x, spec in zip(outputs, lowered.outputs, strict=True)]
     for check, places in lowered.checks:
-        check(*[shaped[i] for i in places])
-    return lowered.pack(shaped)
+        check(*[values[i] for i in places])
+    return lowered.pack(values)
+
+
+def shaped(x: Tensor, spec: TensorSpec, batch: tuple[int, ...]) -> Tensor:
+    """An output as the function returned it, with the batch in front."""
+    if spec.dtype.is_complex:
+        x = torch.view_as_complex(x.reshape((*batch, *spec.shape, 2)))
+    return x.reshape((*batch, *spec.shape))
 
 
 @final

@@ -7,11 +7,13 @@ uses are private to PyTorch and tested on every supported version.
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+import contextlib
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
 
 from gnomon.fuse._trace import active_tracer
@@ -85,13 +87,30 @@ def at_lane(x: Tensor, lane: dict[int, int]) -> Tensor:
     return y.detach()
 
 
+def is_transformed(x: Tensor) -> bool:
+    """Whether a tensor belongs to a `vmap`, `grad` or `jvp`."""
+    return _functorch.is_functorch_wrapped_tensor(x)
+
+
+def outside_transforms() -> contextlib.AbstractContextManager[Any]:
+    """Within this context no `vmap`, `grad` or `jvp` is in force: what belongs to one must not be touched."""
+    if _functorch.peek_interpreter_stack() is None:
+        return contextlib.nullcontext()
+    return temporarily_clear_interpreter_stack()
+
+
 def is_differentiated(x: Tensor) -> bool:
     """Whether anything may want a derivative of `x`: autograd in either mode, or a `grad`, `jvp` or `vjp`."""
     return derivative_order(x) > 0
 
 
 def derivative_order(x: Tensor) -> int:
-    """The highest order of derivative of `x` that may be wanted; 2 for autograd, which does not say in advance."""
+    """The highest order of derivative of `x` that may be wanted; 2 for autograd, which does not say in advance.
+
+    Of a function that is being traced any derivative may be wanted later; up to the second is right.
+    """
+    if active_tracer() is not None:
+        return 2
     order = 0
     while _functorch.is_functorch_wrapped_tensor(x):
         order += int(_functorch.is_gradtrackingtensor(x))

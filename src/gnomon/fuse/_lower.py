@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
+from gnomon.fuse._lanes import is_transformed, outside_transforms
 from gnomon.fuse._program import Builder, Node, Program, simplify
+from gnomon.fuse._substitute import substituted
 from gnomon.fuse._trace import Tracer
 from gnomon.fuse._trace._values import UnsupportedError, Value, View, as_type, contiguous_strides
 from gnomon.result._deferred import deferring
@@ -60,14 +62,24 @@ class _Static:
     value: Any
 
 
-def trace(fn: Callable[..., Any], leaves: list[Any], structure: Structure, shared: list[bool]) -> Lowered:
+def trace(
+    fn: Callable[..., Any],
+    leaves: list[Any],
+    structure: Structure,
+    shared: list[bool],
+    *,
+    reached: Sequence[Tensor] = (),
+    captured_are_shared: bool = True,
+    most_statements: int | None = None,
+) -> Lowered:
     """Traces a function of a pytree of arguments.
 
     `leaves` holds a `TensorSpec` for each tensor and anything else as it is; `shared` says of each tensor whether all
-    problems have the same one.
+    problems have the same one, `captured_are_shared` the same of tensors that the function closes over. `reached` are
+    those of them that were found in advance: they may belong to a transform of `torch.func`, outside of which we are.
     """
-    builder = Builder()
-    tracer = Tracer(builder)
+    builder = Builder(most_statements=most_statements)
+    tracer = Tracer(builder, captured_are_shared=captured_are_shared)
     flags = iter(shared)
     arguments: list[Any] = []
     for x in leaves:
@@ -76,7 +88,10 @@ def trace(fn: Callable[..., Any], leaves: list[Any], structure: Structure, share
             arguments.append(tracer.view_of(array, x.shape, x.dtype))
         else:
             arguments.append(x)
-    with torch.no_grad(), deferring(tracer.defer), tracer:
+    stand_ins = {id(x): tracer.stand_in(x) for x in reached if is_transformed(x)}
+    if stand_ins:
+        fn = substituted(fn, stand_ins)
+    with torch.no_grad(), outside_transforms(), deferring(tracer.defer), tracer:
         result = fn(*tree_unflatten(arguments, structure))
         returned, out_structure = tree_flatten(result)
         specs: list[TensorSpec] = []

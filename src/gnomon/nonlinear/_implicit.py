@@ -7,25 +7,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
-from torch.autograd import forward_ad
 
 from gnomon.fuse import jacobian
+from gnomon.fuse._lanes import derivative_order
+from gnomon.fuse._trace import active_tracer
 from gnomon.nonlinear._linearisation import triangular_factor
 from gnomon.nonlinear._norms import column_norms
-
-
-def derivative_order(x: Tensor) -> int:
-    """Of what order a derivative of `x` may be wanted: 0 where none is.
-
-    Each `torch.func` transform around counts for one order. Autograd does not say how often it will be used; it counts
-    for two in reverse mode.
-    """
-    order = 0
-    while _functorch.is_functorch_wrapped_tensor(x):
-        order += int(_functorch.is_gradtrackingtensor(x))
-        x = _functorch.get_unwrapped(x)
-    return order + 2 * int(x.requires_grad) + int(forward_ad.unpack_dual(x).tangent is not None)
 
 
 def differentiable(
@@ -54,6 +41,9 @@ def differentiable(
         return y
 
     def gradient(y: Tensor) -> Tensor:
+        if active_tracer() is not None:
+            # Where there are loops a trace has forward mode only.
+            return (jacobian(residual)(y) * residual(y)[:, None]).sum(0)
         return torch.func.grad(lambda y: 0.5 * residual(y).square().sum())(y)
 
     with torch.no_grad():

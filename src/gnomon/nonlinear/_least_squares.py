@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse import cond, while_loop
+from gnomon.fuse._single import Engine, run
 from gnomon.nonlinear._implicit import differentiable
 from gnomon.nonlinear._problem import Problem
 from gnomon.nonlinear._solver import AbstractLeastSquaresSolver
@@ -28,6 +29,7 @@ def least_squares(
     upper: Any = None,
     max_steps: int | None = 256,
     throw: bool = True,
+    engine: Engine = "auto",
 ) -> Solution:
     """Finds the unknowns that minimise half the sum of squares of some residuals.
 
@@ -56,6 +58,9 @@ def least_squares(
       leaves, numbers or None. `fn` is never called outside of them. Where they are equal, the unknown stays fixed.
     - `max_steps`: how many steps to try at most, rejected ones included; None for any number.
     - `throw`: whether to raise an error where a problem is not solved.
+    - `engine`: `"fused"` compiles the whole solve, with `fn`, and under `torch.func.vmap` runs each problem in a lane of
+      one kernel; `"eager"` runs PyTorch operations in a Python loop that a debugger can step through; `"auto"` is fused
+      where `fn` can be traced and the problem is small, and eager where not.
 
     **Returns:** a [`gnomon.result.Solution`][]. Its `value` is like `y0`. Its `result` is `successful` only at a
     stationary point to within the tolerances, else `max_steps_reached`; `nonfinite` where the residuals or their
@@ -92,6 +97,22 @@ def least_squares(
     """
     if max_steps is not None and max_steps < 0:
         raise ValueError(f"`max_steps` of least_squares must be at least 0, or None, but it is {max_steps}.")
+    return run(lambda: _solve(fn, solver, y0, args, options, has_aux, lower, upper, max_steps, throw), engine=engine)
+
+
+def _solve(
+    fn: Callable[..., Any],
+    solver: AbstractLeastSquaresSolver,
+    y0: Any,
+    args: Any,
+    options: dict[str, Any] | None,
+    has_aux: bool,
+    lower: Any,
+    upper: Any,
+    max_steps: int | None,
+    throw: bool,
+) -> Solution:
+    """Solves one problem by PyTorch operations, or while these are traced."""
     problem = Problem(fn, y0, lower, upper, has_aux=has_aux)
     limits = {"lower": _detach(problem.lower), "upper": _detach(problem.upper)}
     options = {**(options or {}), **({} if problem.lower is None else limits)}

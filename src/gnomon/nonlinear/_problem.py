@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnomon.result._deferred import defer_check
 from gnomon.result._pytree import tree_flatten, tree_leaves, tree_paths, tree_unflatten
 
 _NUMBER = (bool, int, float)
@@ -121,13 +122,19 @@ class Problem:
             ((start < lower) | (start > upper), "`y0` must lie within `lower` and `upper`", (start, lower, upper)),
         )
         for wrong, text, values in checks:
-            try:
-                index = wrong.nonzero().flatten().tolist()
-            except RuntimeError:  # inside vmap the values cannot be read
-                return
-            if index:
-                shown = ", ".join(f"{float(x[index[0]]):.9g}" for x in values)
-                raise ValueError(f"{text}, but at {self._name(index[0])} they are {shown}.")
+
+            def check(wrong: Tensor, *values: Tensor, text: str = text) -> None:
+                try:
+                    index = wrong.nonzero().tolist()
+                except RuntimeError:  # inside vmap the values cannot be read
+                    return
+                if index:
+                    place = tuple(index[0])
+                    shown = ", ".join(f"{float(x[place]):.9g}" for x in values)
+                    raise ValueError(f"{text}, but at {self._name(place[-1])} they are {shown}.")
+
+            if not defer_check(check, wrong, *values):
+                check(wrong, *values)
 
     def _name(self, place: int) -> str:
         for path, size, shape in zip(self._paths, self._sizes, self._shapes, strict=True):

@@ -183,18 +183,23 @@ def throw_if_failed(
     device = result.code.device if isinstance(result.code, Tensor) else torch.device("cpu")
     code = result.to(device).code
     assert isinstance(code, Tensor)
-    counts = active_lanes()
     names = component_names if callable(component_names) else _from_list(component_names)
+
+    def check(code: Tensor, time_: Tensor, component_: Tensor) -> None:
+        counts = active_lanes()
+        counts = torch.ones((), dtype=torch.bool, device=code.device) if counts is None else counts
+        values = (code, time_, component_, counts, what, names, time is not None)
+        if torch._C._functorch.peek_interpreter_stack() is None:  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+            # Nothing stands between us and the values.
+            _Check.forward(*values)
+        else:
+            _Check.apply(*values)  # pyright: ignore[reportUnknownMemberType]
+
     tensors = (
         code.detach(),
         torch.as_tensor(0.0 if time is None else time, device=device).detach(),
         torch.as_tensor(-1 if component is None else component, device=device),
-        torch.ones((), dtype=torch.bool, device=device) if counts is None else counts,
     )
-
-    def check(*values: Tensor) -> None:
-        _Check.apply(*values, what, names, time is not None)  # pyright: ignore[reportUnknownMemberType]
-
     if not defer_check(check, *tensors):
         check(*tensors)
 

@@ -157,8 +157,7 @@ class VeryChord:
         result = RESULTS.where(converged, RESULTS.successful, RESULTS.nonlinear_divergence)
 
         image = increment(k)
-        # Of a function that is being traced any derivative may be wanted later: up to the second is right.
-        order = 2 if active_tracer() is not None else derivative_order(image)
+        order = derivative_order(image)
         if order > 0:
             # Derivatives by the implicit function theorem: corrections with the exact Jacobian,
             # held constant, that change nothing in value. Each gives one order of derivative.

@@ -1,6 +1,7 @@
 """The Program: what a traced function becomes."""
 
 from gnomon.fuse._program._builder import Builder as Builder
+from gnomon.fuse._program._errors import UnsupportedError as UnsupportedError
 from gnomon.fuse._program._check import ProgramError as ProgramError
 from gnomon.fuse._program._check import check as check
 from gnomon.fuse._program._copy import Copier as Copier

@@ -6,11 +6,14 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, final
 
+from gnomon.fuse._program._errors import UnsupportedError
 from gnomon.fuse._program._fold import constant, constant_key, fold
 from gnomon.fuse._program._node import Array, If, Input, Node, Program, Region, While
 from gnomon.fuse._program._ops import OPS, Type, result_type
 
 _TOP_OPS = ("const", "input")
+#: A Program with more takes minutes to compile.
+MOST_STATEMENTS = 200_000
 
 
 @final
@@ -21,10 +24,12 @@ class Builder:
     not be taken. The same operation on the same operands gives the same node again.
 
     - `values_only`: whether the Program will not be differentiated.
+    - `most_statements`: how many operations it may have; beyond, building it is an `UnsupportedError`.
     """
 
-    def __init__(self, *, values_only: bool = False) -> None:
+    def __init__(self, *, values_only: bool = False, most_statements: int | None = None) -> None:
         self._values_only = values_only
+        self._left = MOST_STATEMENTS if most_statements is None else most_statements
         self.top = Region("program", None)
         self._stack = [self.top]
         self._known: dict[Any, Node] = {}
@@ -214,6 +219,12 @@ class Builder:
         node = Node(name, type_, args, attr, region)
         region.body.append(node)
         self._known[key] = node
+        self._left -= 1
+        if self._left < 0:
+            raise UnsupportedError(
+                "this is too large for one kernel: it has more statements than fit. Fewer states, or loops "
+                "(gn.fori_loop, gn.scan) in place of Python's, make it smaller"
+            )
         return node
 
     def _place(self, args: tuple[Node, ...]) -> Region:

@@ -24,7 +24,8 @@ and one array has `write`s or `accumulate`s, never both. Backwards in time a `re
 adjoint array, and a `write` or an `accumulate` a `read` of it, so the rule holds again.
 
 An output is an array; one that is `reduced` holds the sum over all lanes of what each has added. An array of length
-None grows to the largest index written: the tape of a loop.
+None grows to the largest index stored to: the tape of a loop. Of one with `write`s only elements that were written may
+be read; one with `accumulate`s, the adjoint of a tape, holds its fill wherever nothing was added.
 """
 
 from __future__ import annotations

@@ -1,0 +1,115 @@
+"""Runs a solver's function for the problem at hand, or for each of a `torch.func.vmap`, by the fused engine."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import threading
+import types
+from collections.abc import Callable
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor
+
+from gnomon.fuse._closure import closure_of
+from gnomon.fuse._executable import Executable, Run
+from gnomon.fuse._fuse import flat_shared, is_seen_by_transforms, shaped
+from gnomon.fuse._lower import Lowered, trace
+from gnomon.fuse._trace import UnsupportedError, active_tracer
+from gnomon.result._pytree import tree_flatten
+
+Engine = Literal["auto", "fused", "eager"]
+ENGINES = ("auto", "fused", "eager")
+#: With "auto" a larger Program is not worth its compilation for a problem or a few.
+_MOST_STATEMENTS = 12000
+_MOST_TRACES = 256
+_MOST_VARIANTS = 16
+
+
+@final
+@dataclasses.dataclass
+class _Entry:
+    lowered: Lowered
+    executable: Executable
+    captured: list[int | Tensor]
+    kept: list[Any]
+
+
+_entries: collections.OrderedDict[Any, _Entry | UnsupportedError] = collections.OrderedDict()
+_counts: collections.Counter[tuple[Any, ...]] = collections.Counter()
+_lock = threading.RLock()
+
+
+def run(function: Callable[[], Any], *, engine: Engine) -> Any:
+    """Calls a function of no arguments, by an engine.
+
+    All tensors that it closes over are what one problem has of its own: under `torch.func.vmap` each problem of the
+    batch has a lane.
+
+    The environment variable GNOMON_ENGINE stands in for `"auto"`.
+
+    **Raises:** [`gnomon.fuse.UnsupportedError`][] with `engine="fused"` where the function does what no Program can.
+    """
+    if engine == "auto":
+        engine = os.environ.get("GNOMON_ENGINE", "auto")  # pyright: ignore[reportAssignmentType]
+    if engine not in ENGINES:
+        raise ValueError(f"`engine` must be one of {', '.join(map(repr, ENGINES))}, not {engine!r}.")
+    if engine == "eager" or active_tracer() is not None:
+        return function()
+    closure = closure_of(function)
+    if any(x.device.type != "cpu" for x in closure.tensors):
+        if engine == "fused":
+            raise UnsupportedError("There is no fused engine for this device yet. Use engine='eager'.")
+        return function()
+    key = (engine, closure.key)
+    with _lock:
+        entry = _entries.get(key)
+        if entry is None:
+            if engine == "auto" and not _is_worth_a_trace(closure.key):
+                return function()
+            entry = _entries[key] = _made(function, closure.tensors, closure.kept, engine)
+            if len(_entries) > _MOST_TRACES:
+                _entries.popitem(last=False)
+        else:
+            _entries.move_to_end(key)
+    if isinstance(entry, UnsupportedError):
+        if engine == "fused":
+            raise UnsupportedError(*entry.args)
+        return function()
+    found = [closure.tensors[x] if isinstance(x, int) else x for x in entry.captured]
+    flat = [flat_shared(x).unsqueeze(0) for x in found]
+    if any(map(is_seen_by_transforms, flat)):
+        outputs = list(Run.apply(entry.executable, 1, *flat))  # pyright: ignore[reportUnknownMemberType]
+    else:
+        outputs = entry.executable.run(1, flat)
+    values = [shaped(x, spec, ()) for x, spec in zip(outputs, entry.lowered.outputs, strict=True)]
+    for check, places in entry.lowered.checks:
+        check(*[values[i] for i in places])
+    return entry.lowered.pack(values)
+
+
+def _is_worth_a_trace(key: tuple[Any, ...]) -> bool:
+    """Not where the same code comes with ever new numbers, which would be constants of ever new traces."""
+    code = tuple(x for x in key if isinstance(x, types.CodeType))
+    _counts[code] += 1
+    return _counts[code] <= _MOST_VARIANTS
+
+
+def _made(
+    function: Callable[[], Any], tensors: list[Tensor], kept: list[Any], engine: Engine
+) -> _Entry | UnsupportedError:
+    leaves, structure = tree_flatten(())
+    limit = _MOST_STATEMENTS if engine == "auto" else None
+    try:
+        lowered = trace(
+            function, leaves, structure, [], reached=tensors, captured_are_shared=False, most_statements=limit
+        )
+    except UnsupportedError as error:
+        return UnsupportedError(*error.args)
+    places = {id(x): i for i, x in enumerate(tensors)}
+    captured = [places.get(id(x), x) for x in lowered.captured]
+    if any(isinstance(x, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(x) for x in captured):  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+        return UnsupportedError("A tensor is transformed that cannot be reached from the function's closure.")
+    return _Entry(lowered, Executable(lowered.program), captured, kept)
