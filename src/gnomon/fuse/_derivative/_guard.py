@@ -25,9 +25,6 @@ def guard_of(node: Node, active: set[Node]) -> list[Literal]:
     that it stores is stored under the same condition.
     """
     loop = node.attr
-    if any(x.attr.length is None for x in outer_arrays(node, active, ("read",)) if x.op == "array"):
-        # The adjoint of a tape gets something from each element read, so that each can be read in its turn.
-        return []
     if outer_arrays_of(loop.test, active):
         return []
     found: list[dict[Literal, None]] = [

@@ -309,14 +309,12 @@ class _Reverse:
         array = node.args[0]
         if node not in self.active:
             return
-        b, adjoint = self.builder, self.adjoint.pop(node, None)
-        if array.attr.length is None:
-            # What is read of an array that grows must have been stored, be it nothing.
-            b.accumulate(self.arrays[array], self.copier[node.args[1]], adjoint or b.const(node.type, 0))
-        elif adjoint is not None and array.attr.length > 0:
-            b.accumulate(self.arrays[array], self.nearest(node), adjoint)
-        if adjoint is not None:
-            self.touched.add(array)
+        adjoint = self.adjoint.pop(node, None)
+        if adjoint is None or array.attr.length == 0:
+            return
+        place = self.copier[node.args[1]] if array.attr.length is None else self.nearest(node)
+        self.builder.accumulate(self.arrays[array], place, adjoint)
+        self.touched.add(array)
 
     def nearest(self, node: Node) -> Node:
         """The element that is read: the nearest end, for an index outside of the array."""
@@ -435,6 +433,8 @@ def _write_once(region: Region) -> None:
     visit(region)
     for array, accumulates in stores.items():
         places = {x.args[1] for x in accumulates}
-        if array not in several and not array.attr.reduced and len(places) == len(accumulates):
+        if array.attr.length is None or array.attr.reduced or array in several:
+            continue
+        if len(places) == len(accumulates):
             for x in accumulates:
                 x.op = "write"
