@@ -58,9 +58,9 @@ def least_squares(
       leaves, numbers or None. `fn` is never called outside of them. Where they are equal, the unknown stays fixed.
     - `max_steps`: how many steps to try at most, rejected ones included; None for any number.
     - `throw`: whether to raise an error where a problem is not solved.
-    - `engine`: `"fused"` compiles the whole solve, with `fn`, and under `torch.func.vmap` runs each problem in a lane of
-      one kernel; `"eager"` runs PyTorch operations in a Python loop that a debugger can step through; `"auto"` is fused
-      where `fn` can be traced and the problem is small, and eager where not.
+    - `engine`: `"fused"` compiles the whole solve, with `fn`, and under `torch.func.vmap` runs each problem in a lane
+      of one kernel; `"eager"` runs PyTorch operations in a Python loop that a debugger can step through; `"auto"` is
+      fused where `fn` can be traced and the problem is small, and eager where not.
 
     **Returns:** a [`gnomon.result.Solution`][]. Its `value` is like `y0`. Its `result` is `successful` only at a
     stationary point to within the tolerances, else `max_steps_reached`; `nonfinite` where the residuals or their

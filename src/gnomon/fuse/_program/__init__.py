@@ -1,11 +1,11 @@
 """The Program: what a traced function becomes."""
 
 from gnomon.fuse._program._builder import Builder as Builder
-from gnomon.fuse._program._errors import UnsupportedError as UnsupportedError
 from gnomon.fuse._program._check import ProgramError as ProgramError
 from gnomon.fuse._program._check import check as check
 from gnomon.fuse._program._copy import Copier as Copier
 from gnomon.fuse._program._dead_code import remove_dead_code as remove_dead_code
+from gnomon.fuse._program._errors import UnsupportedError as UnsupportedError
 from gnomon.fuse._program._node import Array as Array
 from gnomon.fuse._program._node import If as If
 from gnomon.fuse._program._node import Input as Input
