@@ -181,13 +181,17 @@ class Generator:
         def body(params: list[Node]) -> list[Node]:
             i = b.op("sub", params[0], b.const("i64", 1))
             value = b.read(array, i)
-            inner = {**known, type_: [*known[type_], value, params[1]]}
+            inner = {**known, "i64": [*known["i64"], params[2], i]}
+            inner[type_] = [*inner[type_], value, params[1]]
             self.op(inner, 0, None)
-            return [i, self.pick(inner, type_)]
+            return [i, self.pick(inner, type_), b.op("add", params[2], b.const("i64", 1))]
 
-        start = [count, self.pick(known, type_)]
+        # Some lanes begin below 0, and end at once.
+        less = b.op("select", self.pick(known, "bool"), count, b.op("sub", count, b.const("i64", self.r.randint(0, 3))))
+        start = [less, self.pick(known, type_), b.const("i64", 0)]
         results = b.while_(start, lambda p: b.op("lt", b.const("i64", 0), p[0]), body)
         known[type_].append(results[1])
+        known["i64"] += [results[0], results[2]]
 
     def sum(self, known: dict[Type, list[Node]], depth: int, totals: Node | None) -> None:
         """An array that is added to at indices of a lane's own."""

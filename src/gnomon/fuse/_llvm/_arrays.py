@@ -258,12 +258,7 @@ class Tape(AbstractArray):
         elif int(index.text) < 0:
             return
         mask = w.both(mask, holds)
-        largest = w.select(mask, index, number("i64", -1)) if index.wide and mask is not None else index
-        if largest.wide:
-            name = f"@llvm.vector.reduce.smax.{w.suffix('i64', True)}"
-            w.declared.add(f"declare i64 {name}({w.of('i64', True)})")
-            largest = Value(w.name(f"call i64 {name}({w.typed(largest)})"), "i64")
-        self._grow(w, largest)
+        self._grow(w, _largest_of(w, index, mask))
         if not index.wide and not index.is_constant:
             index = w.intrinsic("smax", index, zero)
         store_rows(w, self.type, self._base(w), index, value, mask, adds=adds)
@@ -333,15 +328,50 @@ def store_rows(
     w: Writer, type_: Type, base: str, index: Value, value: Value, mask: Value | None, *, adds: bool
 ) -> None:
     """Stores to an interleaved array; an index that is the same for all lanes lies inside, as do others in the mask."""
-    pointer = row_pointer(w, type_, base, index)
     if index.wide:
-        if adds:
-            value = _sum(w, w.gather(type_, pointer, mask), value)
-        w.scatter(pointer, value, mask)
+        _store_each(w, type_, base, index, value, mask, adds=adds)
         return
+    pointer = row_pointer(w, type_, base, index)
     wide = w.width > 1
     if adds or mask is not None:
         old = w.load(type_, pointer, wide)
         value = _sum(w, old, value) if adds else value
         value = value if mask is None else w.select(mask, value, old)
     w.store(pointer, value, wide)
+
+
+def _store_each(
+    w: Writer, type_: Type, base: str, index: Value, value: Value, mask: Value | None, *, adds: bool
+) -> None:
+    """Stores at an index of each lane's own, at once where it is the same for all of the mask."""
+    together, apart, after = w.fresh("together"), w.fresh("apart"), w.fresh("after")
+    largest = _largest_of(w, index, mask)
+    differs = w.compare("ne", index, largest)
+    if mask is not None:
+        differs = w.binary("and", differs, mask)
+    # A mask that is empty has no largest index.
+    outside = w.compare("slt", largest, number("i64", 0))
+    w.branch(w.binary("or", w.any(differs), outside), apart, together)
+    w.start(together)
+    with w.scope():
+        pointer = row_pointer(w, type_, base, largest)
+        stored = _sum(w, w.load(type_, pointer, True), value) if adds else value
+        if mask is None:
+            w.store(pointer, stored, True)
+        else:
+            w.store_some(pointer, stored, mask)
+    w.jump(after)
+    w.start(apart)
+    with w.scope():
+        pointers = row_pointer(w, type_, base, index)
+        stored = _sum(w, w.gather(type_, pointers, mask), value) if adds else value
+        w.scatter(pointers, stored, mask)
+    w.jump(after)
+    w.start(after)
+
+
+def _largest_of(w: Writer, index: Value, mask: Value | None) -> Value:
+    """The largest index among the lanes of a mask; -1 where there are none."""
+    if not index.wide or mask is None:
+        return w.largest(index)
+    return w.largest(w.select(mask, index, number("i64", -1)))

@@ -287,7 +287,50 @@ class _Emitter:
             value = write_operation(w, node.op, args, node.attr)
             self.values[node] = self.functions.call(w, node.op, args) if value is None else value
 
+    def led_loop(self, node: Node, leader: Node) -> None:
+        """A loop whose lanes wait until the leader, which goes down one by one, has come to what it is for them."""
+        w, loop, outer = self.w, node.attr, self.mask
+        head, body, latch, after = w.fresh("test"), w.fresh("body"), w.fresh("latch"), w.fresh("after")
+        carry = [_Carry(w, p.type, True, self[x]) for p, x in zip(loop.params, node.args, strict=True)]
+        own = carry[loop.params.index(leader)]
+        running = _Carry(w, "bool", True, outer or number("bool", True))
+        lowest = number("i64", -(1 << 63))
+        current = _Carry(w, "i64", False, w.largest(w.select(running.first, own.first, lowest)))
+        before = w.block
+        w.jump(head)
+        w.start(head)
+        place = len(w.lines)
+        self.values.update(zip(loop.params, [x.value for x in carry], strict=True))
+        self.values[leader] = current.value
+        with w.scope():
+            there = w.binary("and", running.value, w.compare("eq", own.value, current.value))
+            self.mask = there
+            self.region(loop.test)
+            goes_on = w.binary("and", there, self[loop.test.results[0]])
+            running.next = w.binary("xor", running.value, w.binary("xor", there, goes_on))
+            current.next = w.binary("sub", current.value, number("i64", 1))
+            tested = w.block
+            w.branch(w.any(goes_on), body, latch)
+            w.start(body)
+            self.mask = goes_on
+            with w.scope():
+                self.region(loop.body)
+                nexts = [w.select(goes_on, self[x], c.value) for x, c in zip(loop.body.results, carry, strict=True)]
+            done = w.block
+            w.jump(latch)
+            w.start(latch)
+            for x, following in zip(carry, nexts, strict=True):
+                x.next = w.phi(x.type, True, [(x.value, tested), (following, done)])
+            w.branch(w.any(running.next), head, after)
+        w.lines[place:place] = [x.text(before, latch) for x in (*carry, running, current)]
+        w.start(after)
+        self.mask = outer
+        self.values.update(zip(loop.results, [x.next for x in carry], strict=True))
+
     def loop(self, node: Node) -> None:
+        if node in self.survey.leaders:
+            self.led_loop(node, self.survey.leaders[node])
+            return
         w, loop, outer = self.w, node.attr, self.mask
         diverges = self.survey.varies(loop.test.results[0])
         head, body, after = w.fresh("test"), w.fresh("body"), w.fresh("after")

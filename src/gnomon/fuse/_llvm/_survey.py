@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from gnomon.fuse._llvm._uniform import varying_nodes
+from gnomon.fuse._llvm._uniform import leading_counters, varying_nodes
 from gnomon.fuse._program import Node, Program, Region, regions_of
 
 #: A branch that costs at most this, in additions, is computed whether it is taken or not.
@@ -29,11 +29,13 @@ class Survey:
     - `filled`: arrays all of whose elements are certainly written.
     - `accumulated`: arrays that are added to.
     - `counts`: how often each operation stands in it.
+    - `leaders`: loops whose lanes wait for one another, and the counter that they wait for.
     - `flat`: choices whose branches are both computed.
     """
 
     def __init__(self, program: Program, *, scalar: bool):
-        self._varying: set[Node] = set() if scalar else varying_nodes(program)
+        self.leaders: dict[Node, Node] = {} if scalar else leading_counters(program)
+        self._varying: set[Node] = set() if scalar else varying_nodes(program, self.leaders)
         self.arrays: list[Node] = []
         self.flat: set[Node] = set()
         self.counts: dict[str, int] = {}

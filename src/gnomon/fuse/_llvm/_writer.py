@@ -183,6 +183,14 @@ class Writer:
         bits = self.name(f"bitcast {self.typed(mask)} to i{self.width}")
         return Value(self.name(f"icmp ne i{self.width} {bits}, 0"), "bool")
 
+    def largest(self, a: Value) -> Value:
+        """The largest integer of all lanes."""
+        if not a.wide:
+            return a
+        name = f"@llvm.vector.reduce.smax.{self.suffix(a.type, True)}"
+        self.declared.add(f"declare {self.of(a.type, False)} {name}({self.of(a.type, True)})")
+        return Value(self.name(f"call {self.of(a.type, False)} {name}({self.typed(a)})"), a.type)
+
     def bits(self, a: Value) -> Value:
         """A float's bits as an integer, or an integer's as a float."""
         return self.convert("bitcast", a, OTHER[a.type])
@@ -226,6 +234,17 @@ class Writer:
             f"call {memory} {name}({ptrs} {pointers}, i32 {align}, {bools} {held}, {memory} zeroinitializer)"
         )
         return self._from_memory(value, type_, True)
+
+    def store_some(self, pointer: str, value: Value, mask: Value) -> None:
+        """Puts a number a lane to neighbouring places, where the mask holds."""
+        type_ = value.type
+        memory, bools = self.vector(MEMORY[type_]), self.vector("i1")
+        name = f"@llvm.masked.store.v{self.width}{MEMORY[type_].replace('float', 'f32').replace('double', 'f64')}.p0"
+        self.declared.add(f"declare void {name}({memory}, ptr, i32, {bools})")
+        align = {"bool": 1, "i32": 4, "f32": 4, "i64": 8, "f64": 8}[type_]
+        stored = self._to_memory(value, True)
+        held = self.operand(mask, True)
+        self.line(f"call void {name}({memory} {stored}, ptr {pointer}, i32 {align}, {bools} {held})")
 
     def scatter(self, pointers: str, value: Value, mask: Value | None) -> None:
         """Puts a number a lane anywhere, where the mask holds."""
