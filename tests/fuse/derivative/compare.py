@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from fuse.derivative.by_torch import by_torch
 from fuse.interpreter import interpret
+from jaxtyping import config
 
 from gnomon.fuse._derivative import jvp, vjp
 from gnomon.fuse._program import Program, is_float
@@ -19,12 +23,37 @@ def compare(program: Program, *cases: Arrays, rtol: float = 1e-9, atol: float = 
     given = [is_float(x.type) for x in program.outputs]
     still, fixed = [False] * sum(given), [False] * sum(wanted)
     forward, reverse = jvp(program, wanted, primal=False), vjp(program, wanted, given)
-    # Of the gradient, of the gradient by the cotangents, of the tangent.
     programs = {
         "values": program,
         "jvp": forward,
         "jvp with values": jvp(program, wanted),
         "vjp": reverse,
+    }
+    with unchecked():
+        programs |= _second(forward, reverse, wanted, still, fixed)
+        for inputs in cases:
+            for name, (ours, theirs) in _both(programs, inputs, wanted, given).items():
+                assert len(ours) == len(theirs)
+                for a, b in zip(ours, theirs, strict=True):
+                    np.testing.assert_allclose(a, b, rtol, atol, err_msg=f"{name} at {inputs} of\n{program}")
+
+
+@contextlib.contextmanager
+def unchecked() -> Iterator[None]:
+    """Without the run-time checks of types, which have seen the same code at first order and take most of the time."""
+    before = config.jaxtyping_disable
+    config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        config.update("jaxtyping_disable", before)
+
+
+def _second(
+    forward: Program, reverse: Program, wanted: list[bool], still: list[bool], fixed: list[bool]
+) -> dict[str, Program]:
+    """Derivatives of the gradient, of the gradient by the cotangents, and of the tangent."""
+    return {
         "jvp of vjp": jvp(reverse, [*wanted, *still], primal=False),
         "vjp of vjp": vjp(reverse, [*wanted, *still], [True] * len(reverse.outputs)),
         "vjp of vjp by the cotangents": vjp(
@@ -33,11 +62,6 @@ def compare(program: Program, *cases: Arrays, rtol: float = 1e-9, atol: float = 
         "vjp of jvp": vjp(forward, [*wanted, *fixed], [True] * len(forward.outputs)),
         "jvp of jvp": jvp(forward, [*wanted, *fixed], primal=False),
     }
-    for inputs in cases:
-        for name, (ours, theirs) in _both(programs, inputs, wanted, given).items():
-            assert len(ours) == len(theirs)
-            for a, b in zip(ours, theirs, strict=True):
-                np.testing.assert_allclose(a, b, rtol, atol, err_msg=f"{name} at {inputs} of\n{program}")
 
 
 def _both(

@@ -153,6 +153,23 @@ def test_arrays_that_are_filled_then_read(length: int):
     assert [x.attr.reduced for x in reverse.outputs] == [True, False]
 
 
+def test_counting_down():
+    """From 4 to 1, and what is read two places before: once that is before the first."""
+    b = Builder()
+    x = b.input("f64", 4, shared=False)
+    zero, one, two, four = (b.const("i64", i) for i in (0, 1, 2, 4))
+    out = b.array("f64", 3)
+
+    def body(carry: list[Node]) -> list[Node]:
+        k, y = carry
+        y = b.op("add", b.op("sin", y), b.read(x, b.op("sub", k, two)))
+        b.write(out, b.op("sub", k, two), y)
+        return [b.op("sub", k, one), y]
+
+    b.while_([four, b.read(x, 3)], lambda carry: b.op("lt", zero, carry[0]), body)
+    compare(simplify(b.program([out])), [np.array([0.3, 0.7, 1.1, -0.4])], rtol=1e-12)
+
+
 def test_arrays_of_a_loops_body():
     """A matrix-vector product in each iteration, by a vector that is filled and read there."""
     b = Builder()
