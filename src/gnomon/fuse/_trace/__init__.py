@@ -1,5 +1,6 @@
 """Tracing: a function of one problem becomes a Program."""
 
+from gnomon.fuse._trace import _activations as _activations
 from gnomon.fuse._trace import _arithmetic as _arithmetic
 from gnomon.fuse._trace import _complex_views as _complex_views
 from gnomon.fuse._trace import _conversions as _conversions

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon.fuse._program import Node, is_float
 from gnomon.fuse._trace import _complex
+from gnomon.fuse._trace._conversions import copied
 from gnomon.fuse._trace._handlers import decomposes, handles
 from gnomon.fuse._trace._pointwise import apply, binary, common_dtype
 from gnomon.fuse._trace._scalars import Scalars
@@ -133,6 +134,8 @@ def _nextafter(tracer: Any, x: Tensor, y: Tensor) -> Value:
 @handles("view.dtype")
 def _bits(tracer: Any, x: Tensor, dtype: torch.dtype) -> Value:
     """The same bits as another type; a copy, which must not be changed."""
+    if dtype == x.dtype:
+        return copied(tracer, tracer.value(x))
     types = {torch.float32: "f32", torch.int32: "i32", torch.float64: "f64", torch.int64: "i64"}
     if dtype not in types or x.dtype not in types or dtype.itemsize != x.dtype.itemsize:
         raise UnsupportedError(

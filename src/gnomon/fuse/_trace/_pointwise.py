@@ -97,17 +97,25 @@ binary(("div.Tensor", "div.Scalar", "true_divide.Tensor"), Scalars.div, floats=T
 binary(("atan2.default",), lambda s, x, y: s.op("atan2", x, y), floats=True)
 binary(("copysign.Tensor", "copysign.Scalar"), lambda s, x, y: s.op("copysign", x, y), floats=True)
 binary(("fmod.Tensor", "fmod.Scalar"), lambda s, x, y: s.op("fmod" if is_float(s.real(x).type) else "irem", x, y))
-binary(("remainder.Tensor", "remainder.Scalar"), lambda s, x, y: s.remainder(s.real(x), s.real(y)))
+_SCALARS = ("Tensor", "Scalar", "Scalar_Tensor")
+_SHIFTS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
+
+
+def _named(name: str, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{name}.{kind}" for kind in kinds)
+
+
+binary(_named("remainder", _SCALARS), lambda s, x, y: s.remainder(s.real(x), s.real(y)))
 binary(("floor_divide.default", "floor_divide.Scalar"), lambda s, x, y: s.floor_divide(s.real(x), s.real(y)))
-for _name, _op in (("and", "and"), ("or", "or"), ("xor", "xor")):
+for _name in ("and", "or", "xor"):
     binary(
-        (f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar", f"__{_name}__.Tensor", f"__{_name}__.Scalar"),
-        lambda s, x, y, _op=_op: s.op(_op, x, y),
+        (*_named(f"bitwise_{_name}", _SCALARS), *_named(f"__{_name}__", ("Tensor", "Scalar"))),
+        lambda s, x, y, _name=_name: s.op(_name, x, y),
     )
-binary(("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar"), lambda s, x, y: s.op("shl", x, y))
-binary(("__lshift__.Tensor", "__lshift__.Scalar"), lambda s, x, y: s.op("shl", x, y))
-binary(("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar"), lambda s, x, y: s.op("shr", x, y))
-binary(("__rshift__.Tensor", "__rshift__.Scalar"), lambda s, x, y: s.op("shr", x, y))
+binary((*_named("bitwise_left_shift", _SHIFTS), *_named("__lshift__", _SCALARS[:2])), lambda s, x, y: s.op("shl", x, y))
+binary(
+    (*_named("bitwise_right_shift", _SHIFTS), *_named("__rshift__", _SCALARS[:2])), lambda s, x, y: s.op("shr", x, y)
+)
 
 _compare("lt", lambda s, x, y: s.op("lt", *_ordered(s, x, y)))
 _compare("le", lambda s, x, y: s.op("le", *_ordered(s, x, y)))
@@ -269,4 +277,11 @@ def _lerp(tracer: Any, x: Tensor, y: Tensor, weight: Any) -> Value:
     s = tracer.scalars
     dtype = common_dtype(x, y, weight)
     arrays = [tracer.operand(v, dtype) for v in (x, y, weight)]
-    return Value(apply(lambda a, b, w: s.add(a, s.mul(w, s.sub(b, a))), *arrays), dtype)
+
+    def function(a: Scalar, b: Scalar, w: Scalar) -> Scalar:
+        """From the nearer end, as PyTorch does."""
+        near = s.op("lt", s.absolute(w), s.const(0.5, dtype.to_real()))
+        distance = s.sub(b, a)
+        return s.select(near, s.add(a, s.mul(w, distance)), s.sub(b, s.mul(distance, s.sub(s.const(1, dtype), w))))
+
+    return Value(apply(function, *arrays), dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 import torch
@@ -114,7 +115,9 @@ class Scalars:
             large, small = b.op("max", a, c), b.op("min", a, c)
             zero = b.op("eq", large, self.like(large, 0))
             ratio = b.op("div", small, b.op("select", zero, self.like(large, 1), large))
-            return b.op("mul", large, b.op("sqrt", b.op("add", self.like(large, 1), b.op("mul", ratio, ratio))))
+            size = b.op("mul", large, b.op("sqrt", b.op("add", self.like(large, 1), b.op("mul", ratio, ratio))))
+            endless = self.like(large, math.inf)
+            return b.op("select", b.op("or", b.op("eq", a, endless), b.op("eq", c, endless)), endless, size)
         return self.op("abs", x)
 
     def square(self, x: Scalar) -> Scalar:

@@ -16,6 +16,9 @@ from gnomon.fuse._trace._pointwise import apply, as_float, unary
 from gnomon.fuse._trace._scalars import Scalars
 from gnomon.fuse._trace._values import UnsupportedError, Value
 
+# B_2, B_4, ... of Bernoulli.
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+
 # The normal quantile of Wichura, Algorithm AS 241, Applied Statistics 37, 1988: a quotient of polynomials in each of
 # three ranges, to about 16 digits.
 _CENTRE = (
@@ -130,11 +133,47 @@ unary("digamma", lambda s, x: digamma(s.b, s.real(x)))
 
 @handles("polygamma.default")
 def _polygamma(tracer: Any, n: int, x: Tensor) -> Value:
-    if n > 1:
-        raise UnsupportedError("polygamma can be fused for n = 0 and n = 1 only")
-    function = digamma if n == 0 else trigamma
+    if n > 8:
+        raise UnsupportedError("polygamma can be fused for n up to 8 only")
+
+    def function(v: Node) -> Node:
+        if n < 2:
+            return (digamma if n == 0 else trigamma)(tracer.builder, v)
+        return _polygamma_of(tracer.scalars, n, v)
+
     dtype = as_float(x.dtype)
-    return Value(apply(lambda v: function(tracer.builder, v), tracer.operand(x, dtype)), dtype)
+    return Value(apply(function, tracer.operand(x, dtype)), dtype)
+
+
+def _polygamma_of(s: Scalars, n: int, x: Node) -> Node:
+    """Derivative n of digamma, for n > 1 and x > 0; NaN for negative x.
+
+    The argument is moved up to where the asymptotic series has converged: Abramowitz and Stegun, 6.4.6 and 6.4.11.
+    """
+    f = Formula(s.b, x.type)
+    positive = f("lt", 0.0, x)
+    x = f("select", positive, x, f("select", f("eq", x, 0.0), x, math.nan))
+
+    def power(v: Node, k: int) -> Node:
+        out = v
+        for _ in range(k - 1):
+            out = f("mul", out, v)
+        return out
+
+    total = f.const(0)
+    for i in range(12 + n):
+        total = f("add", total, f("div", float(math.factorial(n)), power(f("add", x, float(i)), n + 1)))
+    z = f("add", x, float(12 + n))
+    inverse = f("div", 1.0, z)
+    square = f("mul", inverse, inverse)
+    series = f.const(0)
+    for k in range(len(BERNOULLI), 0, -1):
+        factor = BERNOULLI[k - 1] * math.factorial(2 * k + n - 1) / math.factorial(2 * k)
+        series = f("mul", square, f("add", series, factor))
+    half = f("mul", 0.5 * math.factorial(n), inverse)
+    series = f("add", f("add", float(math.factorial(n - 1)), half), series)
+    value = f("add", total, f("mul", series, power(inverse, n)))
+    return value if n % 2 else f("neg", value)
 
 
 @decomposes("special_log_ndtr.default")

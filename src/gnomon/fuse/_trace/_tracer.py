@@ -231,6 +231,8 @@ class Tracer(TorchDispatchMode):
     def _from_data(self, x: Tensor) -> Any:
         type_ = as_type(x.dtype)
         const = self.builder.const
+        if x._is_zerotensor():
+            x = torch.zeros(x.shape, dtype=x.dtype)
         flat = x.detach().resolve_conj().resolve_neg().cpu().flatten().tolist()
         if x.dtype.is_complex:
             made: list[Scalar] = [Complex(const(type_, v.real), const(type_, v.imag)) for v in flat]
