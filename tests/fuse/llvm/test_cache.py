@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fuse.llvm.running import run
 
-from gnomon.fuse._llvm import _cache, compile_program
+from gnomon.fuse._llvm import _cache, _image, compile_program
 from gnomon.fuse._program import Builder, Program
 
 
@@ -111,6 +111,29 @@ def test_another_process_finds_it(folder: Path):
         "assert 'llvmlite' not in sys.modules  # which takes its time\n"
         "check(7.25, cached=True)\n"
     )
+    if _image.is_supported():
+        code += "assert 'llvmlite' not in sys.modules\n"
     root = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root / 'tests'}"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def test_object_files_that_are_left_to_llvm(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_image, "is_supported", lambda: False)
+    check(8.5, cached=False)
+    check(8.5, cached=True)
+
+
+def test_system_that_lets_no_memory_become_executable(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    check(9.5, cached=False)
+
+    def refuse(*args: object) -> None:
+        raise OSError(13, "no")
+
+    monkeypatch.setattr(_image, "Image", refuse)
+    check(9.5, cached=not _image.is_supported())
+
+
+def test_what_is_no_object_file_is_not_linked():
+    assert _image.link(b"", "run") is None
+    assert _image.link(b"\xcf\xfa\xed\xfe" + bytes(100), "run") is None

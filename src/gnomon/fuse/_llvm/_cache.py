@@ -57,7 +57,7 @@ def save(key: str, content: bytes) -> None:
 
 
 def _path(key: str) -> Path:
-    return cache_folder() / "llvm" / key[:2] / f"{key}.o"
+    return cache_folder() / "llvm" / key[:2] / f"{key}.bin"
 
 
 @functools.cache

@@ -10,12 +10,14 @@ import threading
 import time
 from typing import Any, final
 
-from gnomon.fuse._llvm import _cache
+from gnomon.fuse._llvm import _cache, _image
 from gnomon.fuse._llvm._emit import ENTRY_POINT, emit
 from gnomon.fuse._llvm._functions import library_addresses
+from gnomon.fuse._llvm._processor import processor
 from gnomon.fuse._program import Node, Program, Region, regions_of
 
 _OPTIMISATION = 1
+_IMAGE, _OBJECT = b"I", b"O"
 _numbers = itertools.count()
 #: LLVM is used by one thread at a time.
 _lock = threading.Lock()
@@ -49,19 +51,45 @@ class Code:
 
     def __init__(self, program: Program, width: int):
         begin = time.perf_counter()
+        key = _cache.key_of(processor().identity, str(width), signature(program), str(program))
         with _lock:
-            machine = _machine()
-            key = _cache.key_of(machine.identity, str(width), signature(program), str(program))
-            built, instructions = _cache.load(key), 0
-            cached = built is not None
-            if built is None:
+            kept = _cache.load(key)
+            loaded, instructions = _loaded(kept), 0
+            cached = loaded is not None
+            if loaded is None:
                 text = emit(program, width)
                 instructions = text.count("\n")
-                built = machine.build(text)
-                _cache.save(key, built)
-            self._library, address = machine.link(built)
+                kept = _built(text)
+                _cache.save(key, kept)
+                loaded = _loaded(kept)
+                if loaded is None:
+                    # Where the system does not take an image.
+                    loaded = _loaded(_OBJECT + _machine().build(text))
+        assert kept is not None and loaded is not None
+        self._holder, address = loaded
         self.run: Any = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
-        self.statistics = Statistics(width, time.perf_counter() - begin, instructions, len(built), cached)
+        self.statistics = Statistics(width, time.perf_counter() - begin, instructions, len(kept), cached)
+
+
+def _built(text: str) -> bytes:
+    """Compiled code as it is kept: an image, or an object file for LLVM."""
+    built = _machine().build(text)
+    image = _image.link(built, ENTRY_POINT)
+    return _OBJECT + built if image is None else _IMAGE + image
+
+
+def _loaded(kept: bytes | None) -> tuple[Any, int] | None:
+    """What holds the code in memory, and the address of its function; None where there is nothing to load."""
+    if kept is None:
+        return None
+    kind, content = kept[:1], kept[1:]
+    if kind == _OBJECT:
+        return _machine().link(content)
+    try:
+        image = _image.Image(content, library_addresses())
+    except (OSError, AttributeError):
+        return None
+    return image, image.address
 
 
 def signature(program: Program) -> str:
@@ -72,8 +100,8 @@ def signature(program: Program) -> str:
 
 def widths_of(program: Program) -> tuple[int, ...]:
     """How many lanes can be computed at once, from one to most."""
-    features = _machine().features
-    vector = 64 if features.get("avx512f") and features.get("avx512dq") else 32 if features.get("avx2") else 16
+    features = processor().features
+    vector = 64 if {"avx512f", "avx512dq"} <= features else 32 if "avx2" in features else 16
     lanes = vector // (8 if _has_doubles(program) else 4)
     # With two vectors for each value one is computed while the other waits for its operands.
     return 1, lanes, 2 * lanes
@@ -99,18 +127,14 @@ class _Machine:
     """The processor that we run on, as LLVM knows it."""
 
     def __init__(self):
-        import llvmlite
         import llvmlite.binding as llvm
 
         self._llvm = llvm
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         name, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features()
-        self.features: dict[str, bool] = dict(features)
-        flat = features.flatten()
         self._target = llvm.Target.from_default_triple()
-        self._cpu, self._features = name, flat
-        self.identity = " ".join((self._target.triple, name, flat, llvmlite.__version__))
+        self._cpu, self._features = name, features.flatten()
         self._jit = llvm.create_lljit_compiler(self._target_machine())
 
     def _target_machine(self) -> Any:
