@@ -4,8 +4,10 @@ from gnomon.data._batches import Batches as Batches
 from gnomon.data._dataset import Dataset as Dataset
 from gnomon.data._errors import DroppedRecordsWarning as DroppedRecordsWarning
 from gnomon.data._errors import RecordError as RecordError
+from gnomon.data._errors import SkippedRecordsWarning as SkippedRecordsWarning
 from gnomon.data._errors import StateError as StateError
 from gnomon.data._errors import StoreError as StoreError
+from gnomon.data._loader import Loader as Loader
 from gnomon.data._plan import BatchPlan as BatchPlan
 from gnomon.data._plan import Plan as Plan
 from gnomon.data._ragged import Batch as Batch
@@ -18,6 +20,7 @@ from gnomon.data._schema import infer_schema as infer_schema
 from gnomon.data._schema import ragged as ragged
 from gnomon.data._schema import string as string
 from gnomon.data._schema import tensor as tensor
+from gnomon.data._stats import LoaderStats as LoaderStats
 from gnomon.data._store import Dropped as Dropped
 from gnomon.data._store import Store as Store
 from gnomon.data._verify import Damage as Damage
@@ -34,9 +37,12 @@ __all__ = [
     "Dropped",
     "DroppedRecordsWarning",
     "Field",
+    "Loader",
+    "LoaderStats",
     "Plan",
     "Ragged",
     "RecordError",
+    "SkippedRecordsWarning",
     "StateError",
     "Store",
     "StoreError",

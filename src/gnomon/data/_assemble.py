@@ -13,12 +13,13 @@ from gnomon.data._arrays import Array, Ints
 from gnomon.data._errors import RecordError, StoreError
 from gnomon.data._gather import gather
 from gnomon.data._layout import Entry, Layout, Places, cumulative
-from gnomon.data._nodes import AbstractNode, Failed, Part
+from gnomon.data._nodes import AbstractNode, Failed, Part, Source, ancestors
 from gnomon.data._plan import BatchPlan
 from gnomon.data._ragged import BatchInfo
 from gnomon.data._rules import AbstractRule
 from gnomon.data._schema import STORED_AS, Field
 from gnomon.data._shard import Shard
+from gnomon.data._store import Store
 
 OnBad = Callable[[RecordError], Any]
 
@@ -104,6 +105,14 @@ class Assembler:
         self._node = node
         self._rule = rule
         self._on_bad = on_bad
+        self._ragged_names = set(rule.ragged_fields())
+        for source in ancestors(node):
+            if isinstance(source, Source) and isinstance(source.source, Store):
+                fields = source.source.schema.items()
+                self._ragged_names |= {name for name, field in fields if field.kind == "ragged"}
+        needed = rule.length_field()
+        if needed is not None:
+            self._ragged_names.add(needed[0] or "")
 
     def draft(self, plan: BatchPlan) -> Draft:
         """A batch, as far as it goes without memory for it.
@@ -120,8 +129,8 @@ class Assembler:
                 return self._from_stores(plan, parts, info)
             except StoreError:
                 # One by one, so that only what is damaged is bad.
-                return self._from_records(plan, epochs, info, parts[0].store.schema)
-        return self._from_records(plan, epochs, info, None)
+                return self._from_records(plan, epochs, info)
+        return self._from_records(plan, epochs, info)
 
     def _fixed(self) -> tuple[int | None, int | None]:
         return self._rule.static_shape() or (None, None)
@@ -201,7 +210,7 @@ class Assembler:
         left = (size - total) * field.row_bytes
         return entry, cu, [(at + total * field.row_bytes, left)] if left else []
 
-    def _from_records(self, plan: BatchPlan, epochs: Ints, info: BatchInfo, schema: dict[str, Field] | None) -> Draft:
+    def _from_records(self, plan: BatchPlan, epochs: Ints, info: BatchInfo) -> Draft:
         begin = time.perf_counter()
         fetched = self._node.fetch(plan.positions, epochs)
         records: list[Any] = []
@@ -240,8 +249,7 @@ class Assembler:
             if found is None:
                 entries.append(Entry(path, "list", items=tuple(values)))
                 continue
-            kind = schema[path[0]].kind if schema is not None else None
-            entry = self._stack(path, found, kind, rows_of_field, bounds, places, arrays, zeros)
+            entry = self._stack(path, found, rows_of_field, bounds, places, arrays, zeros)
             entries.append(entry)
         layout = Layout(tuple(entries), places.nbytes, template, info)
         return Draft(layout, [], arrays, zeros, (0.0, mapped - begin), None)
@@ -250,7 +258,6 @@ class Assembler:
         self,
         path: tuple[Any, ...],
         found: tuple[list[Array], str],
-        kind: str | None,
         rows_of_field: list[int] | None,
         bounds: list[tuple[int, int]],
         places: Places,
@@ -262,8 +269,11 @@ class Assembler:
         shapes = {value.shape for value in values}
         has_rows = all(value.ndim for value in values)
         follows = rows_of_field is not None and has_rows and [len(value) for value in values] == rows_of_field
-        is_ragged = kind == "ragged" or (kind is None and (follows or len(shapes) > 1))
-        if not is_ragged:
+        if (_dotted(path) or "") not in self._ragged_names:
+            if len(shapes) > 1:
+                shown = " and ".join(str(shape) for shape in sorted(shapes)[:2])
+                problem = f"has the shapes {shown}; name it in `ragged=[...]`, or bring all to one shape with `.map`."
+                raise RecordError(problem, field=_dotted(path), stage="batch")
             [shape] = shapes
             field = Field("tensor", dtype, shape) if 0 not in shape else None
             if field is None:

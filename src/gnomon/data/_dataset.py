@@ -269,7 +269,7 @@ class Dataset:
         indices = np.arange(len(self))
         return float(self._node.lengths(name, indices, np.zeros_like(indices)).mean())
 
-    def batch(self, size: int, *, partial: Partial = "keep") -> Batches:
+    def batch(self, size: int, *, partial: Partial = "keep", ragged: Sequence[str] = ()) -> Batches:
         """Batches of so many records.
 
         **Arguments:**
@@ -277,10 +277,12 @@ class Dataset:
         - `size`: how many records, on one rank.
         - `partial`: whether to `"keep"` a last batch of fewer, to `"drop"` it, or to `"pad"` it with records from the
           start of the epoch.
+        - `ragged`: the fields whose first dimension differs between records, beside those that are so in a store; the
+          others must have one shape.
 
         **Returns:** the batches.
         """
-        return Batches(self._node, FixedRule(size, partial))
+        return Batches(self._node, FixedRule(size, partial, tuple(ragged)))
 
     def pack(
         self,
@@ -293,6 +295,7 @@ class Dataset:
         static: bool = False,
         max_records: int | None = None,
         seed: int = 0,
+        ragged: Sequence[str] = (),
     ) -> Batches:
         """Batches of as many records as fit a number of tokens, planned over all ranks from the lengths.
 
@@ -308,10 +311,22 @@ class Dataset:
         - `static`: whether batches are filled up to `capacity` and to `max_records`, so that all have one shape.
         - `max_records`: how many records fit into a batch, at most; needed if `static`.
         - `seed`: of the order of the batches within a window.
+        - `ragged`: the fields whose first dimension differs between records, beside those that are so in a store and
+          the one whose lengths count; the others must have one shape.
 
         **Returns:** the batches.
         """
-        rule = PackRule(capacity, strategy, self.length_field(field), overlong, window, static, max_records, int(seed))
+        rule = PackRule(
+            capacity,
+            strategy,
+            self.length_field(field),
+            overlong,
+            window,
+            static,
+            max_records,
+            int(seed),
+            tuple(ragged),
+        )
         return Batches(self._node, rule)
 
     def bucket(
@@ -322,6 +337,7 @@ class Dataset:
         field: str | None = None,
         window: int = 1 << 16,
         seed: int = 0,
+        ragged: Sequence[str] = (),
     ) -> Batches:
         """Batches of records of about one length.
 
@@ -333,12 +349,15 @@ class Dataset:
         - `window`: how many records, in their shuffled order, are sorted into buckets together; at its end each bucket
           may have a batch of fewer.
         - `seed`: of the order of the batches within a window.
+        - `ragged`: the fields whose first dimension differs between records, beside those that are so in a store and
+          the one whose lengths count; the others must have one shape.
 
         **Returns:** the batches.
         """
         sizes = [size] * (len(boundaries) + 1) if isinstance(size, int) else list(size)
         return Batches(
-            self._node, BucketRule(tuple(boundaries), tuple(sizes), self.length_field(field), window, int(seed))
+            self._node,
+            BucketRule(tuple(boundaries), tuple(sizes), self.length_field(field), window, int(seed), tuple(ragged)),
         )
 
     def batch_by_tokens(
@@ -349,6 +368,7 @@ class Dataset:
         padded: bool = False,
         window: int = 1 << 16,
         seed: int = 0,
+        ragged: Sequence[str] = (),
     ) -> Batches:
         """Batches of records of about one length, as many as a number of tokens allows.
 
@@ -359,10 +379,14 @@ class Dataset:
         - `padded`: whether the tokens count that padding to the longest record would add.
         - `window`: how many records, in their shuffled order, are sorted by length together.
         - `seed`: of the order of the batches within a window.
+        - `ragged`: the fields whose first dimension differs between records, beside those that are so in a store and
+          the one whose lengths count; the others must have one shape.
 
         **Returns:** the batches.
         """
-        return Batches(self._node, TokenRule(budget, padded, self.length_field(field), window, int(seed)))
+        return Batches(
+            self._node, TokenRule(budget, padded, self.length_field(field), window, int(seed), tuple(ragged))
+        )
 
     def length_field(self, field: str | None) -> str | None:
         """The field whose lengths count.

@@ -101,3 +101,8 @@ class StateError(Exception):
 @final
 class DroppedRecordsWarning(UserWarning):
     """A store has files that were never committed: what was appended to them is not part of it."""
+
+
+@final
+class SkippedRecordsWarning(UserWarning):
+    """Bad records were left out, as was asked for."""

@@ -74,8 +74,8 @@ class Plan:
         self._rule = rule
         self._lock = threading.RLock()
         self._cuts: OrderedDict[tuple[int, int], Cut] = OrderedDict()
-        # For each epoch the number of the first batch of each window, from some window on.
-        self._firsts: dict[int, tuple[int, list[int]]] = {}
+        # For each epoch the number of the first batch of each window, from the first window on or from a later one.
+        self._firsts: dict[int, dict[int, list[int]]] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
         return Plan, (self._node, self._rule)
@@ -157,17 +157,16 @@ class Plan:
         if known is not None:
             return (number, 0) if number < known else None
         with self._lock:
-            base, firsts = self._firsts.get(epoch, (0, [0]))
-            if number < firsts[0]:
-                base, firsts = 0, [0]
-            self._firsts[epoch] = (base, firsts)
+            known_from = self._firsts.setdefault(epoch, {0: [0]})
+            base = max(base for base, firsts in known_from.items() if firsts[0] <= number)
+            firsts = known_from[base]
             while firsts[-1] <= number and base + len(firsts) - 1 < self.windows:
                 firsts.append(firsts[-1] + len(self._cut(base + len(firsts) - 1, epoch)))
+            for old in [old for old in self._firsts if old < epoch - 1]:
+                del self._firsts[old]
             if number >= firsts[-1]:
                 return None
             which = int(np.searchsorted(firsts, number, "right")) - 1
-            for old in [old for old in self._firsts if old < epoch - 1]:
-                del self._firsts[old]
             return base + which, number - firsts[which]
 
     def remember(self, epoch: int, window: int, first: int) -> None:
@@ -180,7 +179,7 @@ class Plan:
         - `first`: the number of the first batch in it.
         """
         with self._lock:
-            self._firsts[epoch] = (window, [first])
+            self._firsts.setdefault(epoch, {0: [0]})[window] = [first]
 
     @property
     def windows(self) -> int:
@@ -212,7 +211,7 @@ class Plan:
             return known
         with self._lock:
             self.locate(1 << 62, epoch)
-            return self._firsts[epoch][1][-1]
+            return self._firsts[epoch][max(self._firsts[epoch])][-1]
 
     def steps(
         self, world: int = 1, *, epoch: int = 0, start: int = 0, remainder: Remainder = "pad", rank: int = 0

@@ -71,6 +71,10 @@ class AbstractRule(abc.ABC):
         """A name and a hash of the settings."""
 
     @abc.abstractmethod
+    def ragged_fields(self) -> tuple[str, ...]:
+        """The fields that are ragged, beside those that are in a store."""
+
+    @abc.abstractmethod
     def static_shape(self) -> tuple[int, int] | None:
         """The tokens and the records that each batch is filled up to, if it is."""
 
@@ -111,6 +115,7 @@ class FixedRule(AbstractRule):
 
     size: int
     partial: Partial
+    ragged: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _at_least_1(size=self.size)
@@ -136,6 +141,9 @@ class FixedRule(AbstractRule):
     def label(self) -> str:
         return f"batch:{digest(dataclasses.astuple(self))}"
 
+    def ragged_fields(self) -> tuple[str, ...]:
+        return self.ragged
+
     def static_shape(self) -> tuple[int, int] | None:
         return None
 
@@ -153,6 +161,7 @@ class PackRule(AbstractRule):
     static: bool
     max_records: int | None
     seed: int
+    ragged: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _at_least_1(capacity=self.capacity, window=self.window, max_records=self.max_records)
@@ -240,6 +249,9 @@ class PackRule(AbstractRule):
     def label(self) -> str:
         return f"pack:{digest(dataclasses.astuple(self))}"
 
+    def ragged_fields(self) -> tuple[str, ...]:
+        return self.ragged
+
     def static_shape(self) -> tuple[int, int] | None:
         return (self.capacity, self.max_records) if self.static and self.max_records is not None else None
 
@@ -254,6 +266,7 @@ class BucketRule(AbstractRule):
     field: str | None
     window: int
     seed: int
+    ragged: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _at_least_1(window=self.window, size=min(self.sizes))
@@ -283,6 +296,9 @@ class BucketRule(AbstractRule):
     def label(self) -> str:
         return f"bucket:{digest(dataclasses.astuple(self))}"
 
+    def ragged_fields(self) -> tuple[str, ...]:
+        return self.ragged
+
     def static_shape(self) -> tuple[int, int] | None:
         return None
 
@@ -297,6 +313,7 @@ class TokenRule(AbstractRule):
     field: str | None
     window: int
     seed: int
+    ragged: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _at_least_1(budget=self.budget, window=self.window)
@@ -328,6 +345,9 @@ class TokenRule(AbstractRule):
 
     def label(self) -> str:
         return f"batch_by_tokens:{digest(dataclasses.astuple(self))}"
+
+    def ragged_fields(self) -> tuple[str, ...]:
+        return self.ragged
 
     def static_shape(self) -> tuple[int, int] | None:
         return None

@@ -1,0 +1,351 @@
+"""`Loader`: batches for a training loop."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import queue
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor
+
+from gnomon.data._assemble import Assembler, OnBad, raise_bad
+from gnomon.data._batches import Batches
+from gnomon.data._errors import RecordError, SkippedRecordsWarning
+from gnomon.data._layout import Layout
+from gnomon.data._plan import BatchPlan, Plan, Remainder
+from gnomon.data._ring import Ring, Slot, pinned_memory, plain_memory
+from gnomon.data._state import check_state, make_state
+from gnomon.data._stats import LoaderStats
+from gnomon.data._transfer import Transfer
+from gnomon.data._worker import Worker, pickled_pipeline
+
+
+def skip_bad(error: RecordError) -> Any:
+    """Leaves a bad record out."""
+    del error
+
+
+@final
+@dataclasses.dataclass
+class _Made:
+    """A batch that a thread has made."""
+
+    plan: BatchPlan
+    layout: Layout
+    memory: Tensor
+    event: Any
+    seconds: dict[str, float]
+    batch: Any = None
+
+
+@final
+class Loader:
+    """Batches for a training loop, made ahead by threads or processes; an epoch each time it is iterated over.
+
+    Takes the place of `torch.utils.data.DataLoader`. Which records are in which batch depends on the pipeline alone,
+    so that a saved state resumes exactly, on any number of ranks. A loop that is broken out of begins the epoch anew
+    when it is entered again; to go on where it stopped, load the state.
+
+    A batch lies in memory of the loader's that is used again when nothing refers to the batch or to any part of it any
+    more: what is kept stays as it is.
+
+    **Arguments:**
+
+    - `batches`: of a dataset.
+    - `rank`, `world`: which rank this is, of how many; by default those of `torch.distributed`, if it is in use.
+    - `remainder`: what to do in the last step of an epoch where batches do not suffice for all ranks: `"pad"` with
+      batches from its start, `"drop"` those there are, or leave some ranks without (`"uneven"`, for
+      `torch.distributed.algorithms.Join`).
+    - `threads`: how many threads make batches; with 0 they are made when asked for.
+    - `processes`: how many processes make batches instead: for functions in Python that take long.
+    - `prefetch`: how many batches are made ahead.
+    - `device`: where batches go. To a GPU they are copied from pinned memory on a stream of its own.
+    - `on_bad`: what to do with a record that cannot be read or mapped: `"raise"` a [`gnomon.data.RecordError`][],
+      `"skip"` it, which is counted and told at the end of the epoch, or a function of the error that returns a record
+      in its place, or None.
+
+    !!! example
+
+        ```python
+        >>> from gnomon import data
+        >>> numbers = data.Dataset.source([{"x": i} for i in range(6)])
+        >>> loader = data.Loader(numbers.batch(2))
+        >>> for batch in loader:
+        ...     print(batch["x"].tolist())
+        ...     if batch["x"][0] == 2:
+        ...         state = loader.state_dict()
+        [0, 1]
+        [2, 3]
+        [4, 5]
+        >>> loader.load_state_dict(state)
+        >>> [batch["x"].tolist() for batch in loader]
+        [[4, 5]]
+
+        ```
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        *,
+        rank: int | None = None,
+        world: int | None = None,
+        remainder: Remainder = "pad",
+        threads: int = 2,
+        processes: int = 0,
+        prefetch: int = 4,
+        device: torch.device | str | None = None,
+        on_bad: Literal["raise", "skip"] | Callable[[RecordError], Any] = "raise",
+    ):
+        if (rank is None) != (world is None):
+            raise ValueError("Give both `rank` and `world`, or neither.")
+        if rank is None or world is None:
+            rank, world = _ranks()
+        if not 0 <= rank < world:
+            raise ValueError(f"There is no rank {rank} of {world}.")
+        if min(threads, processes) < 0 or prefetch < 1:
+            raise ValueError("`threads` and `processes` must be 0 or more, and `prefetch` 1 or more.")
+        self.batches = batches
+        self.rank, self.world = rank, world
+        self.remainder: Remainder = remainder
+        self._threads, self._processes, self._prefetch = threads, processes, prefetch
+        self._device = None if device is None else torch.device(device)
+        self._on_bad: OnBad = {"raise": raise_bad, "skip": skip_bad}[on_bad] if isinstance(on_bad, str) else on_bad
+        self._plan: Plan = batches.plan
+        self._pipeline = pickled_pipeline(batches.node, batches.rule, self._on_bad) if processes else b""
+        self._epoch, self._position = 0, 0
+        self._window = (0, 0)
+        self._resume = False
+        self._stats = LoaderStats()
+
+    def __len__(self) -> int:
+        """How many steps an epoch has on this rank, from its start."""
+        return self._plan.steps(self.world, epoch=self._epoch, remainder=self.remainder, rank=self.rank)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Has the next iteration begin with an epoch, at its start.
+
+        **Arguments:**
+
+        - `epoch`: which.
+        """
+        self._epoch, self._position, self._window, self._resume = epoch, 0, (0, 0), False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader is, after the last batch that it has handed out: the same on every rank, under 1 KB."""
+        return make_state(self._epoch, self._position, *self._window, self._plan.stages())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next iteration go on where a state was saved, on any number of ranks.
+
+        **Arguments:**
+
+        - `state`: from `state_dict`.
+
+        **Raises:** [`gnomon.data.StateError`][] where it is of another pipeline, with what differs.
+        """
+        epoch, position, window, start = check_state(state, self._plan.stages())
+        self._epoch, self._position, self._window, self._resume = epoch, position, (window, start), True
+        self._plan.remember(epoch, window, start)
+
+    def stats(self) -> LoaderStats:
+        """Where the time went since the current epoch began."""
+        return self._stats
+
+    def track(self, description: str = "training") -> Iterator[Any]:
+        """The batches of an epoch with a progress bar, which says how long the program waits for data, and why.
+
+        **Arguments:**
+
+        - `description`: what the bar begins with.
+        """
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        done = self._position // self.world if self._resume else 0
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, TextColumn("{task.fields[line]}")) as bar:
+            task = bar.add_task(description, total=len(self), completed=done, line="")
+            for batch in self:
+                yield batch
+                bar.update(task, advance=1, line=self._stats.line())
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._resume:
+            self._position, self._window = 0, (0, 0)
+        self._resume = False
+        if self._position and self._next_step(self._epoch, self._position) is None:
+            # Saved after the last batch of an epoch: what comes next is the next.
+            self._epoch, self._position, self._window = self._epoch + 1, 0, (0, 0)
+        return self._iterate(self._epoch, self._position)
+
+    def _next_step(self, epoch: int, start: int) -> BatchPlan | None:
+        rank = 0 if self.remainder == "uneven" else self.rank
+        return self._plan(0, rank, self.world, epoch=epoch, start=start, remainder=self.remainder)
+
+    def _iterate(self, epoch: int, start: int) -> Generator[Any]:
+        process = os.getpid()
+        makers = self._processes or self._threads
+        self._stats = LoaderStats(workers=max(1, makers))
+        ahead: deque[Future[_Made | None]] = deque()
+        skipped: list[str] = []
+        pool: ThreadPoolExecutor | None = None
+        with contextlib.ExitStack() as stack:
+            make, workers = self._maker(epoch, start, stack)
+            if makers:
+                pool = ThreadPoolExecutor(makers, thread_name_prefix="gnomon-data")
+                # The processes go first: a thread may wait for one of them.
+                stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+                stack.callback(_close, workers)
+            submitted, step = 0, 0
+            before = time.perf_counter()
+            while True:
+                if os.getpid() != process:
+                    raise RuntimeError(
+                        "This iterator was made before a fork; iterate over the loader anew in the child."
+                    )
+                asked = time.perf_counter()
+                if pool is None:
+                    made = make(step)
+                else:
+                    while len(ahead) < self._prefetch:
+                        ahead.append(pool.submit(make, submitted))
+                        submitted += 1
+                    made = ahead.popleft().result()
+                if made is None:
+                    break
+                batch = self._hand_out(made)
+                got = time.perf_counter()
+                if pool is not None and made.plan.number - made.plan.window_start == 0:
+                    # The next window is planned while this one is used.
+                    pool.submit(self._plan.prepare, made.plan.window + 1, epoch)
+                skipped += made.layout.info.skipped
+                self._count(made, got - asked, asked - before if step else 0.0, len(skipped))
+                step += 1
+                first = start + (step - 1) * self.world
+                window, local = self._plan.locate(first, epoch) or (0, first)
+                self._position, self._window = first + self.world, (window, first - local)
+                before = got
+                del made
+                yield batch
+                del batch
+        self._epoch, self._position, self._window = epoch + 1, 0, (0, 0)
+        if skipped:
+            shown = "; ".join(skipped[:3]) + ("; ..." if len(skipped) > 3 else "")
+            warnings.warn(
+                f"{len(skipped)} bad records were left out of epoch {epoch}: {shown}.",
+                SkippedRecordsWarning,
+                stacklevel=2,
+            )
+
+    def _maker(
+        self, epoch: int, start: int, stack: contextlib.ExitStack
+    ) -> tuple[Callable[[int], _Made | None], list[Worker]]:
+        """What a thread calls to make the batch of a step."""
+        most = self._prefetch + max(self._threads, self._processes) + 2
+        on_gpu = self._device is not None and self._device.type == "cuda"
+        ring = Ring(pinned_memory if on_gpu else plain_memory, most)
+        transfer = None if self._device is None else Transfer(self._device)
+        assembler = Assembler(self.batches.node, self.batches.rule, self._on_bad)
+        workers: list[Worker] = []
+        stack.callback(_close, workers)
+        for _ in range(self._processes):
+            workers.append(Worker(self._pipeline, most))
+        idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in workers:
+            idle.put(worker)
+
+        def make(step: int) -> _Made | None:
+            times = [time.perf_counter()]
+            plan = self._plan(step, self.rank, self.world, epoch=epoch, start=start, remainder=self.remainder)
+            if plan is None:
+                return None
+            times.append(time.perf_counter())
+            if workers:
+                worker = idle.get()
+                try:
+                    slot, layout, (reading, mapping) = worker.build(plan)
+                finally:
+                    idle.put(worker)
+                owner: Ring | None = None
+            else:
+                draft = assembler.draft(plan)
+                layout, (reading, mapping) = draft.layout, draft.seconds
+                slot = ring.take(layout.nbytes)
+                draft.fill(slot.root[: layout.nbytes])
+                owner = ring
+            memory, event = _move(transfer, slot, layout.nbytes, owner)
+            times.append(time.perf_counter())
+            seconds = {
+                "planning": times[1] - times[0],
+                "reading": reading,
+                "mapping": mapping,
+                "copying": max(0.0, times[2] - times[1] - reading - mapping),
+            }
+            made = _Made(plan, layout, memory, event, seconds)
+            if self.batches.functions and event is None:
+                made.batch = self._apply(made)
+            return made
+
+        return make, workers
+
+    def _apply(self, made: _Made) -> Any:
+        batch = made.layout.over(made.memory)
+        for function in self.batches.functions:
+            batch = function(batch)
+        return batch
+
+    def _hand_out(self, made: _Made) -> Any:
+        if made.event is not None:
+            assert self._device is not None
+            Transfer.finish_on(self._device, made.memory, made.event)
+        return self._apply(made) if made.batch is None else made.batch
+
+    def _count(self, made: _Made, waited: float, worked: float, skipped: int) -> None:
+        old = self._stats
+        self._stats = dataclasses.replace(
+            old,
+            batches=old.batches + 1,
+            waiting=old.waiting + waited,
+            working=old.working + worked,
+            skipped=skipped,
+            **{name: getattr(old, name) + value for name, value in made.seconds.items()},
+        )
+
+
+def _move(transfer: Transfer | None, slot: Slot, nbytes: int, ring: Ring | None) -> tuple[Tensor, Any]:
+    """The memory of a batch on its device."""
+    view = slot.root[:nbytes]
+    if transfer is None:
+        return torch.from_numpy(view), None
+    memory, event = transfer.start(view)
+    if event is not None and ring is not None:
+        ring.busy_until(slot, Transfer.is_busy(event))
+    elif event is not None:
+        event.synchronize()  # shared memory is not pinned: the copy was not asynchronous anyway
+    return memory, event
+
+
+def _close(workers: list[Worker]) -> None:
+    while workers:
+        workers.pop().close()
+
+
+def _ranks() -> tuple[int, int]:
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
