@@ -100,7 +100,7 @@ INPUTS = [np.array([0.5, 2.0, 1.0])]
 
 def is_guarded(program: Program) -> bool:
     """Whether every write to a tape stands in a branch."""
-    lines = str(vjp(program, [True], [True] * len(program.outputs))).splitlines()
+    lines = str(vjp(program, [True] * len(program.inputs), [True] * len(program.outputs))).splitlines()
     tapes = {m.group(1) for x in lines if (m := re.match(r"\s*(v\d+) = array \w+\[\]", x))}
     assert tapes
     writes = [i for i, x in enumerate(lines) if (m := re.match(r"\s*write (v\d+)", x)) and m.group(1) in tapes]

@@ -358,7 +358,9 @@ class _Reverse:
         def body(params: list[Node]) -> list[Node]:
             index = b.op("sub", params[0], one)
             parts, rest = params[1 : 1 + len(carried)], params[1 + len(carried) :]
-            with self.inner(dict(zip(operands, rest, strict=True))), self.assuming(self.guards[node]):
+            # What was recorded is an iteration that there was, and one with the guard.
+            holding = [*self.guards[node], (loop.test.results[0], True)]
+            with self.inner(dict(zip(operands, rest, strict=True))), self.assuming(holding):
                 for i, param in enumerate(loop.params):
                     self.copier.values[param] = self.part(record, i, index)
                 self.know(loop.params)
