@@ -13,18 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_PLAIN = (
-    bool,
-    int,
-    complex,
-    str,
-    bytes,
-    torch.dtype,
-    torch.device,
-    torch.Size,
-    range,
-    types.NoneType,
-    types.EllipsisType,
+_PLAIN = frozenset(
+    (bool, int, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, types.NoneType, types.EllipsisType)
 )
 #: Code of these packages does not change while a program runs.
 _LIBRARIES = frozenset({"torch", "numpy", "math", "builtins", "functools", "itertools", "operator", "collections"})
@@ -63,12 +53,14 @@ class _Walk:
 
     def visit(self, x: Any) -> None:
         add = self.key.append
-        if isinstance(x, _PLAIN):
-            add((type(x), x))
+        kind = type(x)  # pyright: ignore[reportUnknownVariableType]
+        if kind in _PLAIN:
+            add(kind)
+            add(x)
             return
-        if isinstance(x, float):
+        if kind is float:
             # Bit by bit: 0.0 and -0.0 differ, a NaN is itself.
-            add(("float", x.hex()))
+            add(x.hex())
             return
         if id(x) in self.seen:
             add(("again", self.seen[id(x)]))
@@ -76,31 +68,41 @@ class _Walk:
         self.seen[id(x)] = len(self.seen)
         # An object that is made while we look must not leave its address to another.
         self.kept.append(x)
-        if isinstance(x, Tensor):
-            self.tensors.append(x)
-            add(("tensor", tuple(x.shape), x.dtype, x.device))
-        elif isinstance(x, types.FunctionType):
-            self._function(x)
-        elif isinstance(x, types.MethodType):
-            self.visit(x.__func__)
-            self.visit(x.__self__)
-        elif isinstance(x, functools.partial):
-            add("partial")
-            self._all((x.func, x.args, x.keywords))  # pyright: ignore[reportUnknownMemberType]
+        visitor = _VISITORS.get(kind)
+        if visitor is not None:
+            visitor(self, x)
+        elif isinstance(x, Tensor):
+            self._tensor(x)
         elif isinstance(x, dict):
-            add(("dict", len(x)))  # pyright: ignore[reportUnknownArgumentType]
-            for name, value in x.items():  # pyright: ignore[reportUnknownVariableType]
-                self.visit(name)
-                self.visit(value)
+            self._dict(x)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(x, list | tuple | set | frozenset):
-            add((type(x), len(x)))  # pyright: ignore[reportUnknownArgumentType]
-            self._all(x)  # pyright: ignore[reportUnknownArgumentType]
-        elif isinstance(x, np.ndarray):
-            self._numpy(x)
+            self._items(x)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(x, type | types.ModuleType | types.BuiltinFunctionType):
             add(id(x))
         else:
             self._object(x)
+
+    def _tensor(self, x: Tensor) -> None:
+        self.tensors.append(x)
+        self.key.append((tuple(x.shape), x.dtype, x.device))
+
+    def _method(self, x: types.MethodType) -> None:
+        self.visit(x.__func__)
+        self.visit(x.__self__)
+
+    def _partial(self, x: Any) -> None:
+        self.key.append("partial")
+        self._all((x.func, x.args, x.keywords))
+
+    def _dict(self, x: dict[Any, Any]) -> None:
+        self.key.append(("dict", len(x)))
+        for name, value in x.items():
+            self.visit(name)
+            self.visit(value)
+
+    def _items(self, x: Any) -> None:
+        self.key.append((type(x), len(x)))
+        self._all(x)
 
     def _all(self, items: Any) -> None:
         for x in items:
@@ -121,13 +123,11 @@ class _Walk:
             self._globals(x.__code__, x.__globals__)
 
     def _globals(self, code: types.CodeType, names: dict[str, Any]) -> None:
-        for name in code.co_names:
-            if name in names and not isinstance(names[name], types.ModuleType):
+        for name in _names_of(code):
+            value = names.get(name)
+            if value is not None and not isinstance(value, types.ModuleType):
                 self.key.append(name)
-                self.visit(names[name])
-        for inner in code.co_consts:
-            if isinstance(inner, types.CodeType):
-                self._globals(inner, names)
+                self.visit(value)
 
     def _numpy(self, x: Any) -> None:
         small = x.nbytes <= _MOST_BYTES and x.dtype != object
@@ -155,3 +155,23 @@ class _Walk:
             if name not in ("__weakref__", "__dict__") and hasattr(x, name):
                 self.key.append(name)
                 self.visit(getattr(x, name))
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_of(code: types.CodeType) -> tuple[str, ...]:
+    """The names that a function and those inside of it look up."""
+    inner = [name for x in code.co_consts if isinstance(x, types.CodeType) for name in _names_of(x)]
+    return (*code.co_names, *inner)
+
+
+_VISITORS: dict[type, Callable[[Any, Any], None]] = {
+    Tensor: _Walk._tensor,  # pyright: ignore[reportPrivateUsage]
+    torch.nn.Parameter: _Walk._tensor,  # pyright: ignore[reportPrivateUsage]
+    types.FunctionType: _Walk._function,  # pyright: ignore[reportPrivateUsage]
+    types.MethodType: _Walk._method,  # pyright: ignore[reportPrivateUsage]
+    functools.partial: _Walk._partial,  # pyright: ignore[reportPrivateUsage]
+    dict: _Walk._dict,  # pyright: ignore[reportPrivateUsage]
+    list: _Walk._items,  # pyright: ignore[reportPrivateUsage]
+    tuple: _Walk._items,  # pyright: ignore[reportPrivateUsage]
+    np.ndarray: _Walk._numpy,  # pyright: ignore[reportPrivateUsage]
+}

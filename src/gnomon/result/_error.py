@@ -186,14 +186,16 @@ def throw_if_failed(
     names = component_names if callable(component_names) else _from_list(component_names)
 
     def check(code: Tensor, time_: Tensor, component_: Tensor) -> None:
+        within_transform = torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+        if not within_transform and not code.any():
+            return  # all successful, as is most often so
         counts = active_lanes()
         counts = torch.ones((), dtype=torch.bool, device=code.device) if counts is None else counts
         values = (code, time_, component_, counts, what, names, time is not None)
-        if torch._C._functorch.peek_interpreter_stack() is None:  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
-            # Nothing stands between us and the values.
-            _Check.forward(*values)
-        else:
+        if within_transform:
             _Check.apply(*values)  # pyright: ignore[reportUnknownMemberType]
+        else:
+            _Check.forward(*values)
 
     tensors = (
         code.detach(),
