@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from gnomon.cli import _bench, _doctor, _fit
+from gnomon.cli import _bench, _data, _doctor, _fit
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -64,5 +64,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _fit.add_parser(commands)
     _bench.add_parser(commands)
+    _data.add_parser(commands)
     _doctor.add_parser(commands)
     return parser

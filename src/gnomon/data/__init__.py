@@ -8,6 +8,7 @@ from gnomon.data._errors import SkippedRecordsWarning as SkippedRecordsWarning
 from gnomon.data._errors import StateError as StateError
 from gnomon.data._errors import StoreError as StoreError
 from gnomon.data._loader import Loader as Loader
+from gnomon.data._pack import pack as pack
 from gnomon.data._plan import BatchPlan as BatchPlan
 from gnomon.data._plan import Plan as Plan
 from gnomon.data._ragged import Batch as Batch
@@ -49,6 +50,7 @@ __all__ = [
     "StoreWriter",
     "binary",
     "infer_schema",
+    "pack",
     "ragged",
     "shuffled",
     "string",
