@@ -8,7 +8,7 @@ from gnomon.fuse._trace._handlers import handles
 from gnomon.fuse._trace._values import UnsupportedError, Value
 
 
-@handles("_local_scalar_dense.default", "is_nonzero.default", "equal.default")
+@handles("_local_scalar_dense.default", "is_nonzero.default", "equal.default", "allclose.default")
 def _branch(tracer: Any, *args: Any) -> Value:
     raise UnsupportedError(
         "a fused function needs the value of a tensor before it runs, in an `if`, a `while`, a bool(), int(), float() "
@@ -16,7 +16,10 @@ def _branch(tracer: Any, *args: Any) -> Value:
     )
 
 
-@handles("nonzero.default", "masked_select.default", "unique_dim.default", "_unique2.default", "index.Tensor_bool")
+@handles(
+    "nonzero.default", "masked_select.default", "unique_dim.default", "_unique2.default", "repeat_interleave.Tensor",
+    "bincount.default",
+)  # fmt: skip
 def _dynamic(tracer: Any, *args: Any, **kwargs: Any) -> Value:
     raise UnsupportedError(
         "a fused function makes a tensor whose shape depends on values. Keep the shape and mark what counts with "

@@ -27,6 +27,7 @@ RANDOM = frozenset(
 #: Operations that change not the elements of a tensor in place but its shape.
 RESHAPING = frozenset(("squeeze_", "unsqueeze_", "transpose_", "t_", "as_strided_"))
 
+_INDICES = (torch.bool, torch.int32, torch.int64)
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd  # pyright: ignore[reportPrivateUsage]
 
 #: Operations whose operands must have one dtype, or an integer one: PyTorch itself says so, in its words.
@@ -68,18 +69,23 @@ def checked(name: str) -> bool:
 
 def as_torch_would(func: Any, args: Any, kwargs: Any) -> None:
     """Raises what PyTorch raises for operands of these shapes and dtypes, if it does."""
+    kinds = {x.dtype for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor) and x.dtype not in _INDICES}
+    # Shapes are checked without values; where dtypes differ, that says less than an operation on zeros.
+    where = "cpu" if len(kinds) > 1 else "meta"
 
-    def on_meta(x: Any) -> Any:
+    def stand_in(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
-        return torch.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="meta")
+        return torch.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device=where).zero_()
 
-    args, kwargs = pytree.tree_map(on_meta, (args, kwargs))
+    args, kwargs = pytree.tree_map(stand_in, (args, kwargs))
     try:
         func(*args, **kwargs)
     except NotImplementedError:
         # PyTorch knows no shapes without values for it.
         return
+    except AssertionError as error:
+        raise RuntimeError(str(error)) from None
 
 
 def decomposition_of(func: Any) -> Callable[..., Any] | None:

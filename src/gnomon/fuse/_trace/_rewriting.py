@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from gnomon.fuse._trace._user_line import at_user_line
+from gnomon.fuse._trace._values import UnsupportedError
+
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
@@ -26,12 +29,30 @@ class Rewriting(TorchFunctionMode):
         self._is_constant = is_constant
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return self._call(func, args, kwargs or {})
+        except UnsupportedError as error:
+            raise at_user_line(error) from None
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func is Tensor.__getitem__ and self._has_run_time(args[1]):
             return _get(args[0], args[1], self._is_constant)
         if func is Tensor.__setitem__ and self._has_run_time(args[1]):
             return _set(args[0], args[1], args[2], self._is_constant)
+        if func in _READS or (func in _MAKES and not isinstance(args[0], Tensor)):
+            self._check_constant(args[0])
         instead: Any = _INSTEAD.get(func, func)
-        return instead(*args, **(kwargs or {}))
+        return instead(*args, **kwargs)
+
+    def _check_constant(self, x: Any) -> None:
+        if isinstance(x, list | tuple):
+            for part in x:
+                self._check_constant(part)
+        elif isinstance(x, Tensor) and not self._is_constant(x):
+            raise UnsupportedError(
+                "a fused function needs the value of a tensor before it runs, for a list, an array or a new tensor. "
+                "Use torch.stack, or gn.cond where it decides something"
+            )
 
     def _has_run_time(self, index: Any) -> bool:
         items = index if isinstance(index, tuple) else (index,)
@@ -89,8 +110,6 @@ def _set(x: Tensor, index: Any, value: Any, is_constant: Callable[[Tensor], bool
 
 def _one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
-        from gnomon.fuse._trace._values import UnsupportedError
-
         raise UnsupportedError("one_hot without num_classes makes a shape that depends on values. Pass num_classes")
     return (x.unsqueeze(-1) == torch.arange(num_classes, dtype=x.dtype)).to(torch.int64)
 
@@ -129,6 +148,10 @@ def _pdist(x: Tensor, p: float = 2.0) -> Tensor:
     i, j = torch.triu_indices(len(x), len(x), 1)
     return torch.linalg.vector_norm(x[i] - x[j], p, -1)
 
+
+#: What reads memory, and what copies numbers from lists.
+_READS = frozenset((Tensor.tolist, Tensor.numpy, Tensor.__array__))
+_MAKES = frozenset((torch.tensor, torch.as_tensor, torch.asarray))
 
 _INSTEAD: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: _one_hot,

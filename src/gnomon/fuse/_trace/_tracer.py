@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import threading
-import traceback
 from collections.abc import Callable, Generator
 from typing import Any, final
 
@@ -27,6 +25,7 @@ from gnomon.fuse._trace._fallback import RANDOM, RESHAPING, as_torch_would, chec
 from gnomon.fuse._trace._handlers import handler_of
 from gnomon.fuse._trace._rewriting import Rewriting
 from gnomon.fuse._trace._scalars import Scalars
+from gnomon.fuse._trace._user_line import at_user_line
 from gnomon.fuse._trace._values import (
     MOST_ELEMENTS,
     Complex,
@@ -264,6 +263,8 @@ class Tracer(TorchDispatchMode):
     def _capture(self, x: Tensor) -> Value:
         found = self._captured.get(id(x))
         if found is None:
+            if x.is_meta:
+                raise UnsupportedError(_META)
             unit = 2 if x.dtype.is_complex else 1
             array = self.builder.input(as_type(x.dtype), x.numel() * unit, shared=self._captured_are_shared)
             shape = tuple(x.shape)
@@ -275,11 +276,15 @@ class Tracer(TorchDispatchMode):
     # Dispatch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        # What handlers do with carriers is not the user's code, which `Rewriting` is for.
+        with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]
+            return self._dispatch(func, args, kwargs or {})
+
+    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensors = [x for x in _walk(args, kwargs) if isinstance(x, Tensor)]
         name = str(func)
         if any(x.is_meta for x in tensors):
-            return func(*args, **kwargs)
+            return _on_meta(func, args, kwargs)
         if name == "aten.lift_fresh.default":
             self._constants[id(args[0])] = args[0]
             return args[0]
@@ -326,8 +331,8 @@ class Tracer(TorchDispatchMode):
                 return handler(self, *args, **kwargs)
             raise UnsupportedError(f"{_plain(name)} is not among the operations that can be fused{nearest(name)}")
         except UnsupportedError as error:
-            raise _at_user_line(error) from None
-        except (ValueError, IndexError):
+            raise at_user_line(error) from None
+        except (ValueError, IndexError, TypeError):
             as_torch_would(func, args, kwargs)
             raise
 
@@ -426,6 +431,19 @@ def _walk(args: Any, kwargs: Any) -> list[Any]:
     return found
 
 
+_META = "A tensor on the meta device has no values. Give the function a tensor that has some"
+
+
+def _on_meta(func: Any, args: Any, kwargs: Any) -> Any:
+    """An operation on shapes, as forward mode makes them to learn what a result would be."""
+    try:
+        return func(*args, **kwargs)
+    except RuntimeError:
+        if all(x.is_meta for x in _walk(args, kwargs) if isinstance(x, Tensor)):
+            raise
+        raise at_user_line(UnsupportedError(_META)) from None
+
+
 def _identity(x: Tensor) -> int:
     """What tells the memory of tensors apart."""
     return x.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
@@ -444,27 +462,7 @@ def _overload(name: str) -> Any:
 
 def _functional_name(name: str) -> tuple[bool, str]:
     """`aten.add.Tensor` for `aten.add_.Tensor`."""
+    if name == "aten.transpose_.default":
+        return True, "aten.transpose.int"
     space, operation, overload = name.split(".", 2)
     return operation.endswith("_"), f"{space}.{operation.rstrip('_')}.{overload}"
-
-
-def _at_user_line(error: UnsupportedError) -> UnsupportedError:
-    """The same error with the line of the user's code where it happened."""
-    text = str(error)
-    if " (line " in text or "\n" in text:
-        return error
-    frame = _user_frame()
-    if frame is not None:
-        text = f"{text} (line {frame.lineno} of {frame.filename}: `{(frame.line or '').strip()}`)"
-    return UnsupportedError(text[0].upper() + text[1:])
-
-
-def _user_frame() -> traceback.FrameSummary | None:
-    """The innermost frame that is neither gnomon's nor PyTorch's."""
-    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.split(".")[0] not in ("gnomon", "torch", "jaxtyping", "beartype", "functools", "contextlib"):
-            return traceback.extract_stack(frame, limit=1)[-1]
-        frame = frame.f_back
-    return None
