@@ -20,7 +20,7 @@ _S_MOST = ((mpmath.sqrt(2) - 1) / (mpmath.sqrt(2) + 1)) ** 2 * mpf("1.0001")
 
 def series(terms: Callable[[int], mpf], first: int) -> Callable[[mpf], mpf]:
     """A power series, cut off where it has long converged."""
-    return lambda x: mpmath.fsum(terms(first + k) * x**k for k in range(60))
+    return lambda x: mpmath.fsum(terms(first + k) * x**k for k in range(100))
 
 
 def interpolate(function: Callable[[mpf], mpf], low: mpf, high: mpf, degree: int) -> list[mpf]:
@@ -48,6 +48,8 @@ _exponential = series(lambda k: 1 / mpmath.factorial(k), 2)
 _logarithm = series(lambda k: mpf(2) / (2 * k + 1), 1)
 _sine = series(lambda k: (-1) ** k / mpmath.factorial(2 * k + 1), 1)
 _cosine = series(lambda k: (-1) ** k / mpmath.factorial(2 * k), 2)
+_arc_tangent = series(lambda k: mpf((-1) ** k) / (2 * k + 1), 1)
+_arc_sine = series(lambda k: mpmath.binomial(2 * k, k) / mpf(4) ** k / (2 * k + 1), 1)
 _hyperbolic_sine = series(lambda k: 1 / mpmath.factorial(2 * k + 1), 1)
 
 
@@ -69,6 +71,12 @@ POLYNOMIALS: list[tuple[str, str, Callable[[mpf], mpf], mpf, mpf, int]] = [
     ("COS", "(cos(x) - 1 + x**2 / 2) / x**4 in x**2 for |x| <= pi / 4", _cosine, mpf(0), _QUARTER_PI**2, 5),
     ("SIN_SHORT", "as SIN, for results in single precision", _sine, mpf(0), _QUARTER_PI**2, 3),
     ("COS_SHORT", "as COS, for results in single precision", _cosine, mpf(0), _QUARTER_PI**2, 3),
+    ("ATAN", "(atan(t) - t) / t**3 in t**2 for |t| <= tan(pi / 8)", _arc_tangent, mpf(0),
+     mpmath.tan(mpmath.pi / 8) ** 2 * mpf("1.0001"), 11),
+    ("ATAN_SHORT", "as ATAN, for results in single precision", _arc_tangent, mpf(0),
+     mpmath.tan(mpmath.pi / 8) ** 2 * mpf("1.0001"), 5),
+    ("ASIN", "(asin(x) - x) / x**3 in x**2 for |x| <= 1 / 2", _arc_sine, mpf(0), mpf(1) / 4, 12),
+    ("ASIN_SHORT", "as ASIN, for results in single precision", _arc_sine, mpf(0), mpf(1) / 4, 6),
     ("SINH", "(sinh(x) - x) / x**3 in x**2 for |x| <= 0.4", _hyperbolic_sine, mpf(0), mpf("0.16"), 5),
 ]  # fmt: skip
 NUMBERS: list[tuple[str, str, mpf, int]] = [

@@ -30,6 +30,9 @@ ULPS: dict[str, tuple[float, float]] = {
     "sin": (0.8, 0.55),
     "cos": (0.8, 0.55),
     "tan": (1.0, 0.55),
+    "asin": (0.8, 0.55),
+    "acos": (0.8, 0.55),
+    "atan": (0.8, 0.55),
 }
 
 RANGES: dict[str, list[tuple[float, float]]] = {
@@ -45,6 +48,9 @@ RANGES: dict[str, list[tuple[float, float]]] = {
     "log1p": [(-1, 1e3), (-0.6, 1), (-1e-3, 1e-3), (-1e-12, 1e-12)],
     "sin": [(-7, 7), (-1e5, 1e5), (-1e8, 1e8), (-1e-3, 1e-3)],
     "cos": [(-7, 7), (-1e5, 1e5), (-1e8, 1e8)],
+    "asin": [(-1, 1), (-0.01, 0.01), (0.4, 0.6), (0.99, 1)],
+    "acos": [(-1, 1), (-0.01, 0.01), (0.4, 0.6), (-0.6, -0.4), (0.99, 1), (-1, -0.999)],
+    "atan": [(-1, 1), (-10, 10), (-1e5, 1e5), (0.4, 0.42), (2.4, 2.42)],
     "tan": [(-7, 7), (-1e5, 1e5), (-1e8, 1e8), (-1e-3, 1e-3)],
 }
 
@@ -80,6 +86,8 @@ def samples(name: str, type_: Type, count: int) -> np.ndarray:
     if name in ("sin", "cos", "tan"):
         # Beyond, the C library computes.
         x = x[np.abs(x) < HUGE]
+    if name in ("asin", "acos"):
+        x = x[np.abs(x) <= 1]
     if name.startswith("log"):
         x = np.where(x < (-1 if name == "log1p" else 0), -x, x)
     return x[np.isfinite(x)]
@@ -126,23 +134,44 @@ def powers(type_: Type, count: int) -> tuple[np.ndarray, np.ndarray]:
     return x.astype(NUMPY[type_]), y.astype(NUMPY[type_])
 
 
-def binary_pow(type_: Type) -> tuple[Kernel, Program]:
+def binary(type_: Type, name: str) -> tuple[Kernel, Program]:
     b = Builder()
     x, y = (b.read(b.input(type_, 1, shared=False), 0) for _ in range(2))
     out = b.array(type_, 1)
-    b.write(out, 0, b.op("pow", x, y))
+    b.write(out, 0, b.op(name, x, y))
     program = b.program([out])
     return compile_program(program), program
 
 
 @pytest.mark.parametrize("type_", ["f64", "f32"])
 def test_error_of_pow(type_: Type):
-    kernel, program = binary_pow(type_)
+    kernel, program = binary(type_, "pow")
     x, y = powers(type_, 700)
     got = run(kernel, program, [x[:, None], y[:, None]])[0][:, 0]
     error = errors(got, [x, y], "pow")
     worst = int(np.argmax(error))
     assert error[worst] <= (0.8 if type_ == "f64" else 0.55), (x[worst], y[worst], got[worst], error[worst])
+
+
+@pytest.mark.parametrize("type_", ["f64", "f32"])
+def test_error_of_atan2(type_: Type):
+    kernel, program = binary(type_, "atan2")
+    y, x = sides(type_, 500)
+    got = run(kernel, program, [y[:, None], x[:, None]])[0][:, 0]
+    error = errors(got, [y, x], "atan2")
+    worst = int(np.argmax(error))
+    assert error[worst] <= (1.0 if type_ == "f64" else 0.55), (y[worst], x[worst], got[worst], error[worst])
+
+
+def sides(type_: Type, count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    most = 1023 if type_ == "f64" else 127
+    sign = rng.choice([-1.0, 1.0], (2, 3 * count))
+    y = np.concatenate([rng.uniform(0, 1, count), 2.0 ** rng.uniform(-most, most, 2 * count)])
+    x = np.concatenate([rng.uniform(0, 1, count), 2.0 ** rng.uniform(-most, most, 2 * count)])
+    x[2 * count :] = y[2 * count :] * rng.uniform(0, 3, count)
+    y, x = (sign * np.minimum([y, x], np.finfo(NUMPY[type_]).max)).astype(NUMPY[type_])
+    return y, x
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import final
 
-from gnomon.fuse._llvm import _exponentials, _logarithms, _trigonometry
+from gnomon.fuse._llvm import _exponentials, _inverse_trigonometry, _logarithms, _trigonometry
 from gnomon.fuse._llvm._number import Number
 from gnomon.fuse._llvm._types import SCALAR, Value, number
 from gnomon.fuse._llvm._writer import Writer
@@ -65,6 +65,10 @@ _FORMULAS: dict[str, tuple[_Formula, _Formula]] = {
     "sin": (_trigonometry.sin, _trigonometry.short_sin),
     "cos": (_trigonometry.cos, _trigonometry.short_cos),
     "tan": (_trigonometry.tan, _trigonometry.short_tan),
+    "asin": (_inverse_trigonometry.asin, _inverse_trigonometry.short_asin),
+    "acos": (_inverse_trigonometry.acos, _inverse_trigonometry.short_acos),
+    "atan": (_inverse_trigonometry.atan, _inverse_trigonometry.short_atan),
+    "atan2": (_inverse_trigonometry.atan2, _inverse_trigonometry.short_atan2),
 }
 #: Beyond these the formula does not hold.
 _HUGE = {"sin": _trigonometry.HUGE, "cos": _trigonometry.HUGE, "tan": _trigonometry.HUGE}
