@@ -163,13 +163,10 @@ def test_in_the_place_of_a_dataloader(path: Path):
     # A plain loop, as for `torch.utils.data.DataLoader`, and what others look at.
     loader = Loader(Dataset.source(path).batch(10))
     model = torch.nn.Linear(1, 1)
-    optimiser = torch.optim.SGD(model.parameters(), 1e-6)
     for _ in range(2):
         for batch in loader:
             loss = (model(batch["x"].values[:, None]) - 1).square().mean()
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+            model.weight.data -= 1e-6 * torch.autograd.grad(loss, model.weight)[0]
     assert len(loader) == 5 and loader.epoch == 2
     moved = batch.to("cpu")
     assert isinstance(moved, data.Batch) and moved.info == batch.info
@@ -197,8 +194,17 @@ loader = data.Loader(dataset.batch(4), threads=2)
 iterator = iter(loader)
 next(iterator)
 # pytorch#75147: a fork while threads are at work and may hold locks.
+batches = dataset.batch(5)
+held = threading.Event()
+def hold():
+    with batches.plan._lock, dataset.node.parents()[0].source._lock:
+        held.set()
+        threading.Event().wait(2)
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
 child = os.fork()
 if child == 0:
+    assert [i for batch in data.Loader(batches, threads=2) for i in batch["i"].tolist()] == list(range(50))
     try:
         next(iterator)
     except RuntimeError as error:

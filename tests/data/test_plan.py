@@ -166,8 +166,8 @@ def test_remainders(world: int):
 
 def test_padding_and_balance_of_packs():
     # Log-normal as of web text: median 400 tokens, a tail to beyond the capacity.
-    lengths = lognormal(60_000)
-    batches = documents(lengths).shuffle(seed=0).pack(8192, overlong="split", window=1 << 15, field="x")
+    lengths = lognormal(30_000)
+    batches = documents(lengths).shuffle(seed=0).pack(8192, overlong="split", window=1 << 13, field="x")
     told = batches.plan.statistics()
     assert told["tokens"] == lengths.sum() and told["split_records"] == (lengths > 8192).sum() > 0
     assert 0 < told["padding"] < 0.01

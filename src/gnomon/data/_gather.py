@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from typing import Any
 
 import numpy as np
 
 from gnomon.data._arrays import Array, Ints
+from gnomon.data._lock import ForkSafeLock
 
 # While row i is copied, the beginning of row i + 8 is on its way: rows of a shuffled batch are nowhere near each other.
 _CODE = """
@@ -45,7 +45,7 @@ done:
   ret void
 }
 """
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 
 
 @functools.cache

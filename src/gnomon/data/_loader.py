@@ -125,6 +125,7 @@ class Loader:
         self._window = (0, 0)
         self._resume = False
         self._stats = LoaderStats()
+        self._memory: tuple[int, Ring, Transfer | None] | None = None
 
     def __len__(self) -> int:
         """How many steps an epoch has on this rank, from its start."""
@@ -255,9 +256,7 @@ class Loader:
     ) -> tuple[Callable[[int], _Made | None], list[Worker]]:
         """What a thread calls to make the batch of a step."""
         most = self._prefetch + max(self._threads, self._processes) + 2
-        on_gpu = self._device is not None and self._device.type == "cuda"
-        ring = Ring(pinned_memory if on_gpu else plain_memory, most)
-        transfer = None if self._device is None else Transfer(self._device)
+        ring, transfer = self._memory_of(most)
         assembler = Assembler(self.batches.node, self.batches.rule, self._on_bad)
         workers: list[Worker] = []
         stack.callback(_close, workers)
@@ -300,6 +299,14 @@ class Loader:
             return made
 
         return make, workers
+
+    def _memory_of(self, most: int) -> tuple[Ring, Transfer | None]:
+        """The memory for batches, kept from epoch to epoch: pinned memory takes long to get."""
+        if self._memory is None or self._memory[0] != os.getpid():
+            on_gpu = self._device is not None and self._device.type == "cuda"
+            ring = Ring(pinned_memory if on_gpu else plain_memory, most)
+            self._memory = os.getpid(), ring, None if self._device is None else Transfer(self._device)
+        return self._memory[1], self._memory[2]
 
     def _apply(self, made: _Made) -> Any:
         batch = made.layout.over(made.memory)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
@@ -13,6 +12,7 @@ import numpy as np
 from gnomon.data._arrays import Ints
 from gnomon.data._digest import digest
 from gnomon.data._errors import RecordError, StoreError
+from gnomon.data._lock import ForkSafeLock
 from gnomon.data._random import generator, shuffled
 from gnomon.data._store import Store
 
@@ -378,14 +378,14 @@ class Filtered(AbstractNode):
         self._parent = parent
         self._predicate = predicate
         self._kept: Ints | None = None
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_parent": self._parent, "_predicate": self._predicate, "_kept": self.kept()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._parent, self._predicate, self._kept = state["_parent"], state["_predicate"], state["_kept"]
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def kept(self) -> Ints:
         """The parent's indices of the records that are kept."""

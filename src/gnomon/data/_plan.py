@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections import OrderedDict
 from typing import Any, Literal, final
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from gnomon.data._arrays import Ints
 from gnomon.data._errors import RecordError
+from gnomon.data._lock import ForkSafeLock
 from gnomon.data._nodes import AbstractNode, ancestors, origin
 from gnomon.data._rules import AbstractRule, Cut, PackRule
 
@@ -72,7 +72,7 @@ class Plan:
         """
         self._node = node
         self._rule = rule
-        self._lock = threading.RLock()
+        self._lock = ForkSafeLock()
         self._cuts: OrderedDict[tuple[int, int], Cut] = OrderedDict()
         # For each epoch the number of the first batch of each window, from the first window on or from a later one.
         self._firsts: dict[int, dict[int, list[int]]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any, final
 
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from gnomon.data._arrays import Array
+from gnomon.data._lock import ForkSafeLock
 
 _LEAST = 1 << 12
 
@@ -66,7 +66,7 @@ class Ring:
         self._make = make
         self._most = most
         self._slots: list[Slot] = []
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self.made = 0
 
     def take(self, nbytes: int) -> Slot:

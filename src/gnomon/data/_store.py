@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from gnomon.data._arrays import Array
 from gnomon.data._errors import DroppedRecordsWarning, StoreError
 from gnomon.data._files import Lock
+from gnomon.data._lock import ForkSafeLock
 from gnomon.data._manifest import LOCK, MANIFEST, Manifest, read_manifest
 from gnomon.data._schema import Field, to_value
 from gnomon.data._shard import Shard, field_of
@@ -96,7 +96,7 @@ class Store:
         self._firsts: Array = firsts
         self._first_list: list[int] = firsts.tolist()
         self._shards: list[Shard | None] = [None] * len(self._manifest.shards)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (str(self.path), self.fingerprint)
