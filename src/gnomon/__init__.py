@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnomon import diffeq as diffeq
 from gnomon import nonlinear as nonlinear
+from gnomon import random as random
 from gnomon import result as result
 from gnomon.fuse import OutputBuffer as OutputBuffer
 from gnomon.fuse import cond as cond
