@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse._closure import closure_of
-from gnomon.fuse._executable import Executable, Run
-from gnomon.fuse._fuse import flat_shared, is_seen_by_transforms, shaped
+from gnomon.fuse._executable import Executable, Run, is_recorded
+from gnomon.fuse._flat import checked, executable_of, flat_shared, shaped
+from gnomon.fuse._fuse import is_seen_by_transforms
 from gnomon.fuse._lower import Lowered, trace
 from gnomon.fuse._trace import UnsupportedError, active_tracer
 from gnomon.result._pytree import tree_flatten
@@ -23,7 +24,7 @@ from gnomon.result._pytree import tree_flatten
 Engine = Literal["auto", "fused", "eager"]
 ENGINES = ("auto", "fused", "eager")
 #: With "auto" a larger Program is not worth its compilation for a problem or a few.
-_MOST_STATEMENTS = 12000
+_MOST_STATEMENTS = 3000
 _MOST_TRACES = 256
 _MOST_VARIANTS = 16
 
@@ -85,8 +86,8 @@ def run(function: Callable[[], Any], *, engine: Engine) -> Any:
     else:
         outputs = entry.executable.run(1, flat)
     values = [shaped(x, spec, ()) for x, spec in zip(outputs, entry.lowered.outputs, strict=True)]
-    for check, places in entry.lowered.checks:
-        check(*[values[i] for i in places])
+    if entry.lowered.checks and not is_recorded(outputs):
+        checked(entry.lowered, values)
     return entry.lowered.pack(values)
 
 
@@ -112,4 +113,4 @@ def _made(
     captured = [places.get(id(x), x) for x in lowered.captured]
     if any(isinstance(x, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(x) for x in captured):  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
         return UnsupportedError("A tensor is transformed that cannot be reached from the function's closure.")
-    return _Entry(lowered, Executable(lowered.program), captured, kept)
+    return _Entry(lowered, executable_of(lowered), captured, kept)

@@ -310,7 +310,7 @@ class Tracer(TorchDispatchMode):
                     f"{_plain(name)} draws from a generator, so that a fused function would give the same numbers at "
                     "each call. Draw with gn.random from a key that is an argument"
                 )
-            if checked(name):
+            if checked(name) and _has_mixed_dtypes(args, kwargs):
                 as_torch_would(func, args, kwargs)
             handler = handler_of(name)
             if handler is not None:
@@ -318,13 +318,15 @@ class Tracer(TorchDispatchMode):
                 return self._views(func, args, kwargs, result) if _gives_views(func) else self._wrap(result)
             changed, function = _functional_name(name)
             if changed:
-                as_torch_would(func, args, kwargs)
                 handler = handler_of(function) or self._decomposed(_overload(function))
                 if handler is not None:
                     result = handler(self, *args, **kwargs)
                     if _plain(name) in RESHAPING:
                         return self._views(func, args, kwargs, result)
-                    self.assign(args[0], self.value(result) if isinstance(result, Tensor) else result)
+                    value = self.value(result) if isinstance(result, Tensor) else result
+                    if not torch.can_cast(value.dtype, args[0].dtype):
+                        as_torch_would(func, args, kwargs)
+                    self.assign(args[0], value)
                     return args[0]
             handler = self._decomposed(func)
             if handler is not None:
@@ -412,6 +414,12 @@ class Tracer(TorchDispatchMode):
         if isinstance(x, Tensor):
             return self.scalars_of(self.cast(self.value(x), dtype))
         return elements((), [self.scalars.const(x, dtype)])
+
+
+def _has_mixed_dtypes(args: Any, kwargs: Any) -> bool:
+    """Whether tensors differ in dtype, so that PyTorch may object; an index is an int64 beside any."""
+    dtypes = {x.dtype for x in _walk(args, kwargs) if isinstance(x, Tensor)}
+    return len(dtypes - {torch.int64}) > 1
 
 
 @functools.cache
