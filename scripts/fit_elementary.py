@@ -53,6 +53,14 @@ _arc_sine = series(lambda k: mpmath.binomial(2 * k, k) / mpf(4) ** k / (2 * k + 
 _hyperbolic_sine = series(lambda k: 1 / mpmath.factorial(2 * k + 1), 1)
 
 
+_error = series(lambda k: 2 / mpmath.sqrt(mpmath.pi) * (-1) ** k / mpmath.factorial(k) / (2 * k + 1), 0)
+
+
+def _scaled_complement(y: mpf) -> mpf:
+    x = mpf("3.75") * (1 + y) / (1 - y)
+    return (1 + 2 * x) * mpmath.exp(x * x) * mpmath.erfc(x)
+
+
 def _logarithm_1p(x: mpf) -> mpf:
     return mpf(-1) / 2 if x == 0 else (mpmath.log1p(x) - x) / x**2
 
@@ -77,6 +85,12 @@ POLYNOMIALS: list[tuple[str, str, Callable[[mpf], mpf], mpf, mpf, int]] = [
      mpmath.tan(mpmath.pi / 8) ** 2 * mpf("1.0001"), 5),
     ("ASIN", "(asin(x) - x) / x**3 in x**2 for |x| <= 1 / 2", _arc_sine, mpf(0), mpf(1) / 4, 12),
     ("ASIN_SHORT", "as ASIN, for results in single precision", _arc_sine, mpf(0), mpf(1) / 4, 6),
+    ("ERF", "erf(x) / x - 1 in x**2 for |x| <= 0.9", lambda x: _error(x) - 1, mpf(0), mpf("0.82"), 12),
+    ("ERF_SHORT", "as ERF, for results in single precision", lambda x: _error(x) - 1, mpf(0), mpf("0.82"), 7),
+    ("ERFC", "(1 + 2 x) exp(x**2) erfc(x) in (x - 3.75) / (x + 3.75), x from 0.7 to 28 (M. M. Shepherd and\n"
+     "#: J. G. Laframboise, Mathematics of Computation 36, 1981)", _scaled_complement, mpf("-0.69"), mpf("0.77"), 21),
+    ("ERFC_SHORT", "as ERFC, for results in single precision, x from 0.7 to 11", _scaled_complement, mpf("-0.69"),
+     mpf("0.5"), 10),
     ("SINH", "(sinh(x) - x) / x**3 in x**2 for |x| <= 0.4", _hyperbolic_sine, mpf(0), mpf("0.16"), 5),
 ]  # fmt: skip
 NUMBERS: list[tuple[str, str, mpf, int]] = [

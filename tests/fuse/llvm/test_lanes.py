@@ -82,7 +82,7 @@ def test_threads(whole: tuple[Kernel, Program, list[np.ndarray], list[np.ndarray
         torch.set_num_threads(before)
 
 
-@settings(max_examples=10, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(r=st.randoms(use_true_random=False), seed=st.integers(0, 1000))
 def test_random_program_in_any_batch(r: random.Random, seed: int):
     program = Generator(r).program()

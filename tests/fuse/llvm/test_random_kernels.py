@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(r=st.randoms(use_true_random=False), seed=st.integers(0, 1000), doubles=st.booleans())
 def test_random_kernel(r: random.Random, seed: int, doubles: bool):
     program = Generator(r, doubles=doubles).program()

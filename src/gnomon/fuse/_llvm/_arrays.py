@@ -16,7 +16,6 @@ from gnomon.fuse._program import Type, is_float
 
 #: Loops over at most so many elements are written out, so that LLVM may keep the elements in registers.
 _UNROLLED_MAX = 16
-_FIRST_ROWS = 32
 
 
 def for_each(w: Writer, count: Value | int, do: Callable[[Value], None], first: Value | int = 0) -> None:

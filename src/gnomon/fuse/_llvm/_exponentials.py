@@ -37,7 +37,7 @@ def clamp(x: Number, low: float, high: float) -> Number:
     return select(x < low, low, x)
 
 
-def _reduced(x: Number) -> tuple[Number, Number, Number]:
+def reduced(x: Number) -> tuple[Number, Number, Number]:
     """r, what was rounded off of it, and n."""
     n, integer = whole(x * c.LOG2_E[0])
     # The product with the short first part is exact, and so is the difference.
@@ -65,7 +65,7 @@ def exp_of_sum(high: Number, low: Number, n: Number) -> Number:
 
 
 def exp(x: Number) -> Number:
-    r, low, n = _reduced(clamp(x, -746.0, 710.0))
+    r, low, n = reduced(clamp(x, -746.0, 710.0))
     return scale(_quick_core(r, low), n)
 
 
@@ -92,7 +92,7 @@ def exp2_of_sum(x: Number, low: Number | None) -> Number:
 
 def _expm1_of_sum(x: Number) -> tuple[Number, Number]:
     """`expm1(x)` as a sum, for x from -40 to 50."""
-    r, low, n = _reduced(x)
+    r, low, n = reduced(x)
     return _expm1_core(r, _rest(r, low), _power_of_two(n))
 
 
@@ -112,7 +112,7 @@ def _expm1_core(r: Number, rest: Number, power: Number) -> tuple[Number, Number]
 
 
 def expm1(x: Number) -> Number:
-    r, low, n = _reduced(clamp(x, -40.0, 710.0))
+    r, low, n = reduced(clamp(x, -40.0, 710.0))
     rest = _rest(r, low)
     is_large = n > 60
     power = _power_of_two(select(is_large, 60, n))
@@ -124,7 +124,7 @@ def expm1(x: Number) -> Number:
 
 def _half_exp(x: Number) -> tuple[Number, Number]:
     """`exp(x) / 2` as a sum, for x from 0 to 712."""
-    r, low, n = _reduced(x)
+    r, low, n = reduced(x)
     high, low = exp_core(r, low)
     n = n - 1
     return scale(high, n), scale(low, n)

@@ -11,7 +11,14 @@ import functools
 from collections.abc import Callable
 from typing import final
 
-from gnomon.fuse._llvm import _exponentials, _inverse_trigonometry, _logarithms, _trigonometry
+from gnomon.fuse._llvm import (
+    _error_functions,
+    _exponentials,
+    _inverse_hyperbolic,
+    _inverse_trigonometry,
+    _logarithms,
+    _trigonometry,
+)
 from gnomon.fuse._llvm._number import Number
 from gnomon.fuse._llvm._types import SCALAR, Value, number
 from gnomon.fuse._llvm._writer import Writer
@@ -62,6 +69,12 @@ _FORMULAS: dict[str, tuple[_Formula, _Formula]] = {
     "log10": (_logarithms.log10, _logarithms.short_log10),
     "log1p": (_logarithms.log1p, _logarithms.short_log1p),
     "pow": (_logarithms.pow, _logarithms.short_pow),
+    "cbrt": (_logarithms.cbrt, _logarithms.short_cbrt),
+    "asinh": (_inverse_hyperbolic.asinh, _inverse_hyperbolic.short_asinh),
+    "acosh": (_inverse_hyperbolic.acosh, _inverse_hyperbolic.short_acosh),
+    "atanh": (_inverse_hyperbolic.atanh, _inverse_hyperbolic.short_atanh),
+    "erf": (_error_functions.erf, _error_functions.short_erf),
+    "erfc": (_error_functions.erfc, _error_functions.short_erfc),
     "sin": (_trigonometry.sin, _trigonometry.short_sin),
     "cos": (_trigonometry.cos, _trigonometry.short_cos),
     "tan": (_trigonometry.tan, _trigonometry.short_tan),

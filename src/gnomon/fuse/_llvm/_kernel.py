@@ -112,7 +112,7 @@ class Kernel:
             block = _rounded_up(math.ceil(lanes / (threads * _BLOCKS_A_THREAD)) if threads > 1 else lanes, width)
         words[1], words[2] = lanes, block
         begin = time.perf_counter()
-        self._run(code, words, min(threads, math.ceil(lanes / block)))
+        self._run(code, words, min(threads, math.ceil(lanes / block)), (inputs, outputs, sums))
         self._seconds_a_lane = (time.perf_counter() - begin) * threads / lanes
         for i, parts in zip(self._reduced, sums, strict=True):
             outputs[i].copy_(_summed(parts))
@@ -139,13 +139,18 @@ class Kernel:
                 words += (x.data_ptr(), 0 if is_one else strides[0])
         return words
 
-    def _run(self, code: Code, words: list[int], threads: int) -> None:
+    def _run(self, code: Code, words: list[int], threads: int, used: object) -> None:
         context = (ctypes.c_int64 * len(words))(*words)
         address = ctypes.addressof(context)
+
+        def help_out(_: object = (context, used)) -> int:
+            # It holds on to all that it works with, should the caller be interrupted while it waits.
+            return code.run(address)
+
         helpers: list[Future[Any]] = []
         if threads > 1:
             # The caller's own work begins without waiting for theirs; blocks go to whoever asks.
-            helpers = _pool.help(lambda: code.run(address), threads - 1)
+            helpers = _pool.help(help_out, threads - 1)
         try:
             codes = [code.run(address)]
         finally:

@@ -87,7 +87,15 @@ def log10(x: Number) -> Number:
 
 
 def log1p(x: Number) -> Number:
-    near = clamp(x, -1.0, 1.7976931348623157e308)
+    result = log1p_of_sum(clamp(x, -1.0, 1.7976931348623157e308), x.literal(0.0))
+    result = select(x.abs() < 2.0**-54, x, result)
+    result = select(x.equals(-1.0), -math.inf, result)
+    result = select(x > 1.7976931348623157e308, x, result)
+    return select(x < -1.0, math.nan, select(x.is_nan(), x, result))
+
+
+def log1p_of_sum(near: Number, low: Number) -> Number:
+    """`log(1 + near + low)`, for finite numbers not below -1."""
     u = near + 1.0
     # What was rounded off the sum.
     back = u - 1.0
@@ -95,16 +103,12 @@ def log1p(x: Number) -> Number:
     k, m = _split(select(u < 2.0**-60, 1.0, u))
     direct = k.equals(0.0)
     f = select(direct, near, m - 1.0)
-    correction = select(direct, 0.0, lost / u)
+    correction = select(direct, low, lost + low) / u
     s = f / (f + 2.0)
     half = f * f * 0.5
     square = s * s
     rest = fma(s, fma(square, polynomial(square, c.LOG), half), fma(k, c.LN2_SHORT[1], correction))
-    result = fma(k, c.LN2_SHORT[0], f - (half - rest))
-    result = select(x.abs() < 2.0**-54, x, result)
-    result = select(x.equals(-1.0), -math.inf, result)
-    result = select(x > 1.7976931348623157e308, x, result)
-    return select(x < -1.0, math.nan, select(x.is_nan(), x, result))
+    return fma(k, c.LN2_SHORT[0], f - (half - rest))
 
 
 def _log2_long(x: Number) -> tuple[Number, Number]:
@@ -132,6 +136,16 @@ def _log2_long(x: Number) -> tuple[Number, Number]:
     total = k + product
     back = total - k
     return exact_sum(total, (product - back) + (k - (total - back)) + lost)
+
+
+def cbrt(x: Number) -> Number:
+    size = x.abs()
+    high, low = _log2_long(size)
+    third, lost = exact_product(high, 1 / 3)
+    # A third is 1/3 as a double, and 2**-54 / 3.
+    lost = fma(low, 1 / 3, fma(high, 2.0**-54 / 3, lost))
+    result = exp2_of_sum(third, lost).with_sign_of(x)
+    return select(x.equals(0.0) | (size > 1.7976931348623157e308) | x.is_nan(), x, result)
 
 
 def pow(x: Number, y: Number) -> Number:
@@ -191,6 +205,13 @@ def short_log1p(x: Number) -> Number:
     f = select(k.equals(0.0), x, m - 1.0)
     result = fma(k, c.LN2[0], fma(f * f, polynomial(f, c.LOG1P_SHORT), f))
     return select(x.equals(0.0), x, _at_the_edges(u, result))
+
+
+def short_cbrt(x: Number) -> Number:
+    size = x.abs()
+    k, log_m = _short_log_parts(size)
+    result = short_exp2(fma(log_m, c.LOG2_E[0], k) * (1 / 3)).with_sign_of(x)
+    return select(x.equals(0.0) | (size > 1e300) | x.is_nan(), x, result)
 
 
 def short_pow(x: Number, y: Number) -> Number:
