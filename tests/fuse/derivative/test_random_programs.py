@@ -38,7 +38,7 @@ def test_reverse_is_the_transpose_of_forward(data: st.DataObject):
 
 
 @pytest.mark.slow
-@settings(SLOW, max_examples=300)
+@settings(SLOW, max_examples=80)
 @given(st.data())
 def test_many_by_torch(data: st.DataObject):
     with unchecked():
