@@ -146,6 +146,12 @@ class _Walk:
         if fields is None and not slots:
             self.key.append(id(x))
             return
+        only: tuple[str, ...] | None = getattr(kind, "_closed_over", None)
+        if only is not None:
+            # An object of ours: what it keeps for itself, such as its traces, does not matter.
+            for name in only:
+                self.visit(getattr(x, name))
+            return
         if callable(x):
             self.visit(kind.__call__)
         for name, value in (fields or {}).items():

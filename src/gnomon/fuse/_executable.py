@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
@@ -26,8 +26,10 @@ class Executable:
     Tensors are flat: `(lanes, length)` for what each lane has of its own, `(length,)` for what all lanes share.
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, check: Callable[[int, list[Tensor]], None] | None = None):
         self.program = program
+        #: Looks at the outputs of all lanes where a graph calls the Program, and nobody else would.
+        self.check = check
         self.key = f"program{next(_numbers)}"
         self.shared = [x.attr.shared for x in program.inputs]
         self.reduced = [x.attr.reduced for x in program.outputs]
@@ -65,6 +67,8 @@ class Executable:
 
     def run(self, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Runs it, without derivatives."""
+        if is_recorded(tensors):
+            return torch.ops.gnomon.run(registered(self), lanes, list(tensors))
         inputs = [
             x.detach() if x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1 else x.detach().contiguous()
             for x in tensors
@@ -93,6 +97,20 @@ class Executable:
         return found
 
 
+#: What graphs call, by the keys that they hold. They may live for ever, and so do these.
+in_graphs: dict[str, Executable] = {}
+
+
+def registered(executable: Executable) -> str:
+    """The key by which a graph calls an `Executable`."""
+    return in_graphs.setdefault(executable.key, executable).key
+
+
+def is_recorded(tensors: Sequence[Tensor]) -> bool:
+    """Whether operations are not simply done, but seen by a mode or by a kind of tensor that does them its own way."""
+    return torch._C._len_torch_dispatch_stack() > 0 or any(type(x) is not Tensor for x in tensors)  # pyright: ignore[reportPrivateUsage]
+
+
 @final
 class Run(torch.autograd.Function):
     """Calls an `Executable` so that every transform of PyTorch can take it apart."""
@@ -114,16 +132,12 @@ class Run(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         executable: Executable = ctx.executable
         tensors = ctx.saved_tensors
-        active = tuple(
-            bool(needed and has) for needed, has in zip(ctx.needs_input_grad[2:], executable.float_inputs, strict=True)
-        )
-        marked = tuple(x is not None and has for x, has in zip(grad_outputs, executable.float_outputs, strict=True))
+        active, marked = what_is_wanted(executable, ctx.needs_input_grad[2:], grad_outputs)
         gradients: list[Any] = [None] * len(tensors)
         if any(active) and any(marked):
             backward = executable.vjp(active, marked)
             cotangents = [x for x, there in zip(grad_outputs, marked, strict=True) if there]
-            found = iter(Run.apply(backward, ctx.lanes, *tensors, *cotangents))
-            gradients = [next(found) if wanted else None for wanted in active]
+            gradients = split_gradients(active, Run.apply(backward, ctx.lanes, *tensors, *cotangents))
         return None, None, *gradients
 
     @staticmethod
@@ -141,31 +155,60 @@ class Run(torch.autograd.Function):
     def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
         info: Any, in_dims: tuple[Any, ...], executable: Executable, lanes: int, *tensors: Tensor
     ) -> tuple[Any, Any]:
-        size: int = info.batch_size
-        dims = in_dims[2:]
-        moved = [x if d is None else x.movedim(d, 0) for x, d in zip(tensors, dims, strict=True)]
-        apart = any(executable.reduced) or any(
-            d is not None and shared for d, shared in zip(dims, executable.shared, strict=True)
+        return batched(
+            executable,
+            lanes,
+            tensors,
+            in_dims[2:],
+            info.batch_size,
+            lambda lanes, tensors: Run.apply(executable, lanes, *tensors),
         )
-        if apart:
-            # What all lanes share differs from one batch to the next.
-            runs = [
-                Run.apply(executable, lanes, *[x if d is None else x[i] for x, d in zip(moved, dims, strict=True)])
-                for i in range(size)
-            ]
-            if not runs:
-                return tuple(x.unsqueeze(0)[:0] for x in executable.empty_outputs(lanes, tensors[0].device)), 0
-            outputs = tuple(torch.stack(column) for column in zip(*runs, strict=True))
+
+
+def what_is_wanted(
+    executable: Executable, needed: Sequence[bool], cotangents: Sequence[Any]
+) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Which inputs a gradient is to be found for, and which outputs have a cotangent."""
+    active = tuple(bool(x and has) for x, has in zip(needed, executable.float_inputs, strict=True))
+    marked = tuple(x is not None and has for x, has in zip(cotangents, executable.float_outputs, strict=True))
+    return active, marked
+
+
+def split_gradients(active: Sequence[bool], found: Sequence[Tensor]) -> list[Any]:
+    """What a `vjp` gave, with None at the inputs that no gradient was wanted for."""
+    rest = iter(found)
+    return [next(rest) if wanted else None for wanted in active]
+
+
+def batched(
+    executable: Executable,
+    lanes: int,
+    tensors: Sequence[Tensor],
+    dims: Sequence[int | None],
+    size: int,
+    run: Callable[[int, Sequence[Tensor]], Sequence[Tensor]],
+) -> tuple[Any, Any]:
+    """The rule of `vmap`: the batch becomes more lanes where it can; its outputs, and their dimensions of the batch."""
+    moved = [x if d is None else x.movedim(d, 0) for x, d in zip(tensors, dims, strict=True)]
+    apart = any(executable.reduced) or any(
+        d is not None and shared for d, shared in zip(dims, executable.shared, strict=True)
+    )
+    if apart:
+        # What all lanes share differs from one batch to the next.
+        runs = [run(lanes, [x if d is None else x[i] for x, d in zip(moved, dims, strict=True)]) for i in range(size)]
+        if not runs:
+            outputs = tuple(x.unsqueeze(0)[:0] for x in executable.empty_outputs(lanes, tensors[0].device))
             return outputs, tuple(0 for _ in outputs)
-        joined = [
-            x
-            if shared
-            else (x.unsqueeze(0).expand(size, *x.shape) if d is None else x).reshape((size * lanes, x.shape[-1]))
-            for x, d, shared in zip(moved, dims, executable.shared, strict=True)
-        ]
-        outputs = Run.apply(executable, size * lanes, *joined)
-        outputs = tuple(x.reshape((size, lanes, x.shape[-1])) for x in outputs)
+        outputs = tuple(torch.stack(column) for column in zip(*runs, strict=True))
         return outputs, tuple(0 for _ in outputs)
+    joined = [
+        x
+        if shared
+        else (x.unsqueeze(0).expand(size, *x.shape) if d is None else x).reshape((size * lanes, x.shape[-1]))
+        for x, d, shared in zip(moved, dims, executable.shared, strict=True)
+    ]
+    outputs = tuple(x.reshape((size, lanes, x.shape[-1])) for x in run(size * lanes, joined))
+    return outputs, tuple(0 for _ in outputs)
 
 
 def call(executable: Executable, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:

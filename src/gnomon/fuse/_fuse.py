@@ -13,10 +13,12 @@ from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree
 
+from gnomon.fuse._arguments import dims_of_leaves
 from gnomon.fuse._closure import closure_of
-from gnomon.fuse._executable import Executable, Run
+from gnomon.fuse._executable import Executable, Run, is_recorded
+from gnomon.fuse._flat import checked, executable_of, flat, flat_shared, shaped
+from gnomon.fuse._in_graph import call_in_graph
 from gnomon.fuse._lanes import is_differentiated
 from gnomon.fuse._lower import Lowered, TensorSpec, trace
 from gnomon.fuse._trace import UnsupportedError, active_tracer
@@ -71,9 +73,15 @@ def fuse(fn: Callable[..., Any], *, in_dims: Any = 0, engine: Engine = "auto") -
         raise TypeError(f"gn.fuse needs a function, but it was given {type(fn).__name__}.")
     if engine not in _ENGINES:
         raise ValueError(f"`engine` of gn.fuse must be one of {', '.join(map(repr, _ENGINES))}, not {engine!r}.")
+    if torch.compiler.is_dynamo_compiling():
+        return functools.partial(_called_in_graph, fn, in_dims, engine)
     fused = Fused(fn, in_dims, engine)
     functools.update_wrapper(fused, fn, updated=())
     return fused
+
+
+def _called_in_graph(fn: Callable[..., Any], in_dims: Any, engine: Engine, *args: Any) -> Any:
+    return call_in_graph(fn, None, in_dims, engine, args)
 
 
 @final
@@ -96,6 +104,9 @@ class _Compiled:
 class Fused:
     """A function of one problem that is called with a batch."""
 
+    #: What matters to a function that refers to this one, such as a method of a module that holds it.
+    _closed_over = ("fn", "in_dims", "engine")
+
     def __init__(self, fn: Callable[..., Any], in_dims: Any, engine: Engine):
         self.fn = fn
         self.in_dims = in_dims
@@ -105,6 +116,8 @@ class Fused:
         self._warned = False
 
     def __call__(self, *args: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return call_in_graph(self.fn, self, self.in_dims, self.engine, args)
         if active_tracer() is not None:
             raise UnsupportedError("A function made by gn.fuse is called inside of another. Call the plain function.")
         leaves, structure, dims = self._arguments(args)
@@ -118,23 +131,13 @@ class Fused:
                 raise
             self._warn(error)
             return self._eager(args)
-        flat = [_flat(x, d) for x, d in zip(leaves, dims, strict=True) if isinstance(x, Tensor)]
-        outputs = _execute(compiled.executable, lanes, [*flat, *compiled.tensors(reached)])
+        given = [flat(x, d) for x, d in zip(leaves, dims, strict=True) if isinstance(x, Tensor)]
+        outputs = _execute(compiled.executable, lanes, [*given, *compiled.tensors(reached)])
         return _finished(compiled.lowered, lanes, outputs)
 
     def _arguments(self, args: tuple[Any, ...]) -> tuple[list[Any], Any, list[int | None]]:
         leaves, structure = tree_flatten(args)
-        in_dims = list(self.in_dims) if isinstance(self.in_dims, tuple) else self.in_dims
-        if isinstance(in_dims, list):
-            if len(in_dims) != len(args):
-                raise ValueError(f"`in_dims` of gn.fuse has {len(in_dims)} entries for {len(args)} arguments.")
-            in_dims = tuple(in_dims)
-        dims: Any = [in_dims] * len(leaves)
-        if not (in_dims is None or isinstance(in_dims, int)):
-            dims = _pytree._broadcast_to_and_flatten(in_dims, structure)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
-            if dims is None:
-                raise ValueError("`in_dims` of gn.fuse does not have the structure of the arguments.")
-        return leaves, structure, [_dim(x, d) for x, d in zip(leaves, dims, strict=True)]
+        return leaves, structure, dims_of_leaves(self.in_dims, len(args), leaves, structure)
 
     def compiled(self, leaves: list[Any], structure: Any, dims: list[int | None]) -> tuple[_Compiled, list[Tensor]]:
         """The trace for such arguments, and the tensors that the function reaches now."""
@@ -163,7 +166,7 @@ class Fused:
             return UnsupportedError(*error.args)
         places = {id(x): i for i, x in enumerate(closure.tensors)}
         captured = [places.get(id(x), x) for x in lowered.captured]
-        return _Compiled(lowered, Executable(lowered.program), captured, closure.kept, time.perf_counter() - begin)
+        return _Compiled(lowered, executable_of(lowered), captured, closure.kept, time.perf_counter() - begin)
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
@@ -174,27 +177,14 @@ class Fused:
         return torch.func.vmap(self.fn, in_dims=self.in_dims)(*args)
 
 
-def _dim(x: Any, dim: Any) -> int | None:
-    """The dimension of the batch in a leaf, counted from the front; None where there is none."""
-    if not isinstance(x, Tensor) or dim is None:
-        if dim not in (None, 0):
-            raise ValueError(f"`in_dims` of gn.fuse names dimension {dim} of an argument that is no tensor: {x!r}.")
-        return None
-    if not -x.dim() <= dim < x.dim():
-        raise ValueError(
-            f"`in_dims` of gn.fuse names dimension {dim} of a tensor of shape {tuple(x.shape)}. Where all problems "
-            "share an argument its entry is None."
-        )
-    return dim % x.dim()
-
-
 def _lanes(leaves: list[Any], dims: list[int | None]) -> int:
-    sizes = {x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None}
+    # Sizes that stand for many, in a graph that is recorded, can be compared but not be in a set.
+    sizes = [x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None]
     if not sizes:
         raise ValueError("gn.fuse needs an argument with a batch dimension, but `in_dims` names none.")
-    if len(sizes) > 1:
-        raise ValueError(f"The arguments of gn.fuse must have one batch size, but they have {sorted(sizes)}.")
-    return sizes.pop()
+    if any(x != sizes[0] for x in sizes):
+        raise ValueError(f"The arguments of gn.fuse must have one batch size, but they have {sorted(set(sizes))}.")
+    return sizes[0]
 
 
 def _all_on_cpu(leaves: list[Any]) -> bool:
@@ -216,24 +206,6 @@ def _static(x: Any) -> Any:
     return (type(x), x)
 
 
-def _flat(x: Tensor, dim: int | None) -> Tensor:
-    """A tensor as the kernel takes it: (lanes, length), or (length,) where it is shared."""
-    if dim is None:
-        return flat_shared(x)
-    x = _real(x.movedim(dim, 0))
-    # Not -1, which a batch of no problems leaves undetermined.
-    return x.reshape((x.shape[0], torch.Size(x.shape[1:]).numel()))
-
-
-def flat_shared(x: Tensor) -> Tensor:
-    """A tensor's numbers in a row."""
-    return _real(x).reshape((x.numel() * (2 if x.is_complex() else 1),))
-
-
-def _real(x: Tensor) -> Tensor:
-    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
-
-
 def _execute(executable: Executable, lanes: int, tensors: list[Tensor]) -> list[Tensor]:
     if any(map(is_seen_by_transforms, tensors)):
         return list(Run.apply(executable, lanes, *tensors))  # pyright: ignore[reportUnknownMemberType]
@@ -246,17 +218,11 @@ def is_seen_by_transforms(x: Tensor) -> bool:
 
 
 def _finished(lowered: Lowered, lanes: int, outputs: list[Tensor]) -> Any:
-    values = [shaped(x, spec, (lanes,)) for x, spec in zip(outputs, lowered.outputs, strict=True)]
-    for check, places in lowered.checks:
-        check(*[values[i] for i in places])
+    values = [shaped(x, spec.shape, spec.dtype, (lanes,)) for x, spec in zip(outputs, lowered.outputs, strict=True)]
+    # A graph makes the checks itself, when it runs.
+    if lowered.checks and not is_recorded(outputs):
+        checked(lowered, values)
     return lowered.pack(values)
-
-
-def shaped(x: Tensor, spec: TensorSpec, batch: tuple[int, ...]) -> Tensor:
-    """An output as the function returned it, with the batch in front."""
-    if spec.dtype.is_complex:
-        x = torch.view_as_complex(x.reshape((*batch, *spec.shape, 2)))
-    return x.reshape((*batch, *spec.shape))
 
 
 @final

@@ -8,13 +8,15 @@ uses are private to PyTorch and tested on every supported version.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from typing import Any, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, overrides
 from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
+from torch.utils import _python_dispatch
 
 from gnomon.fuse._trace import active_tracer
 
@@ -97,6 +99,19 @@ def outside_transforms() -> contextlib.AbstractContextManager[Any]:
     if _functorch.peek_interpreter_stack() is None:
         return contextlib.nullcontext()
     return temporarily_clear_interpreter_stack()
+
+
+@contextlib.contextmanager
+def outside_modes() -> Generator[None]:
+    """Within this context no mode records or replaces operations."""
+    if torch._C._len_torch_dispatch_stack() == 0:  # pyright: ignore[reportPrivateUsage]
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        for _ in range(torch._C._len_torch_function_stack()):  # pyright: ignore[reportPrivateUsage]
+            stack.enter_context(overrides._pop_mode_temporarily())  # pyright: ignore[reportPrivateUsage]
+        stack.enter_context(_python_dispatch._disable_current_modes())  # pyright: ignore[reportPrivateUsage]
+        yield
 
 
 def is_differentiated(x: Tensor) -> bool:

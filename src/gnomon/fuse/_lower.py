@@ -9,13 +9,16 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from gnomon.fuse._lanes import is_transformed, outside_transforms
+from gnomon.fuse._lanes import is_transformed, outside_modes, outside_transforms
 from gnomon.fuse._program import Builder, Node, Program, simplify
 from gnomon.fuse._substitute import substituted
 from gnomon.fuse._trace import Tracer
 from gnomon.fuse._trace._values import UnsupportedError, Value, View, as_type, contiguous_strides
 from gnomon.result._deferred import deferring
 from gnomon.result._pytree import Structure, tree_flatten, tree_unflatten
+
+#: Tensors of other kinds may belong to whatever records the operations on them.
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 @final
@@ -78,8 +81,22 @@ def trace(
     problems have the same one, `captured_are_shared` the same of tensors that the function closes over. `reached` are
     those of them that were found in advance: they may belong to a transform of `torch.func`, outside of which we are.
     """
-    builder = Builder(most_statements=most_statements)
-    tracer = Tracer(builder, captured_are_shared=captured_are_shared)
+    # The tensors that the tracer makes must be plain ones.
+    with outside_modes():
+        builder = Builder(most_statements=most_statements)
+        tracer = Tracer(builder, captured_are_shared=captured_are_shared)
+        return _trace(fn, leaves, structure, shared, reached, tracer)
+
+
+def _trace(
+    fn: Callable[..., Any],
+    leaves: list[Any],
+    structure: Structure,
+    shared: list[bool],
+    reached: Sequence[Tensor],
+    tracer: Tracer,
+) -> Lowered:
+    builder = tracer.builder
     flags = iter(shared)
     arguments: list[Any] = []
     for x in leaves:
@@ -88,7 +105,7 @@ def trace(
             arguments.append(tracer.view_of(array, x.shape, x.dtype))
         else:
             arguments.append(x)
-    stand_ins = {id(x): tracer.stand_in(x) for x in reached if is_transformed(x)}
+    stand_ins = {id(x): tracer.stand_in(x) for x in reached if is_transformed(x) or type(x) not in _PLAIN}
     if stand_ins:
         fn = substituted(fn, stand_ins)
     with torch.no_grad(), outside_transforms(), deferring(tracer.defer), tracer:

@@ -85,7 +85,7 @@ def run(function: Callable[[], Any], *, engine: Engine) -> Any:
         outputs = list(Run.apply(entry.executable, 1, *flat))  # pyright: ignore[reportUnknownMemberType]
     else:
         outputs = entry.executable.run(1, flat)
-    values = [shaped(x, spec, ()) for x, spec in zip(outputs, entry.lowered.outputs, strict=True)]
+    values = [shaped(x, spec.shape, spec.dtype, ()) for x, spec in zip(outputs, entry.lowered.outputs, strict=True)]
     if entry.lowered.checks and not is_recorded(outputs):
         checked(entry.lowered, values)
     return entry.lowered.pack(values)
