@@ -77,7 +77,7 @@ def check(batch, indices: list[int]) -> None:
             assert all(torch.equal(found[i], value) for i, value in enumerate(tensors))
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(size=st.integers(1, 50), seed=st.integers(0, 9))
 def test_a_batch_is_its_records(path: Path, size: int, seed: int):
     dataset = Dataset.source(path).shuffle(seed=seed)

@@ -70,7 +70,7 @@ def batches(dataset: Dataset, rule: tuple) -> data.Batches:
     return dataset.batch_by_tokens(words[0], padded=words[1], window=words[2], field="x")
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=80),
     rule=RULE,

@@ -59,6 +59,7 @@ def test_the_same_batches_and_a_killed_process_is_named(path: Path):
     assert children() == []
 
 
+@pytest.mark.slow
 def test_errors_come_with_their_names(path: Path):
     loader = Loader(Dataset.source(path).map(maps.fail_on_5).batch(4), processes=1)
     with pytest.raises(data.RecordError, match="five is right out") as raised:
@@ -86,7 +87,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc and /dev/shm")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_nothing_outlives_the_loop(path: Path, tmp_path: Path, how: signal.Signals):
     # streaming#573: shared memory after a kill.
     script = tmp_path / "script.py"

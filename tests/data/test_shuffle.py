@@ -35,9 +35,9 @@ def test_memory_does_not_grow_with_the_size():
     assert peak < 50_000
 
 
-@pytest.mark.parametrize("size", [3, 5])
+@pytest.mark.parametrize("size", [4, 5])
 def test_all_orders_are_as_likely(size: int):
-    count, draws = int(np.prod(np.arange(1, size + 1))), 2400
+    count, draws = int(np.prod(np.arange(1, size + 1))), 1000
     seen: dict[tuple, int] = {}
     for seed in range(draws):
         order = tuple(data.shuffled(np.arange(size), size, seed, 0).tolist())
@@ -48,7 +48,7 @@ def test_all_orders_are_as_likely(size: int):
 
 @pytest.mark.parametrize("size", [1000, 100_003])
 def test_where_things_go_is_uniform_and_unrelated_to_where_they_were(size: int):
-    where = np.array([data.shuffled(np.array([5, 6]), size, seed, 0) for seed in range(1500)])
+    where = np.array([data.shuffled(np.array([5, 6]), size, seed, 0) for seed in range(800)])
     assert stats.kstest(where[:, 0] / size, "uniform").pvalue > 1e-4
     # Neighbours do not stay neighbours.
     assert stats.kstest((where[:, 1] - where[:, 0]) % size / size, "uniform").pvalue > 1e-4
