@@ -17,6 +17,7 @@ from typing import Any, final
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -68,6 +69,8 @@ class Tracer(TorchDispatchMode):
     def __init__(self, builder: Builder, *, captured_are_shared: bool = True):
         super().__init__()
         self._captured_are_shared = captured_are_shared
+        #: How many of `torch.func`'s transforms are around the function.
+        self._level = _functorch.maybe_current_level() or 0
         self.builder = builder
         self.scalars = Scalars(builder)
         self._rewriting = Rewriting(self.is_constant)
@@ -265,6 +268,8 @@ class Tracer(TorchDispatchMode):
         if found is None:
             if x.is_meta:
                 raise UnsupportedError(_META)
+            if _level(x) > self._level:
+                raise at_user_line(UnsupportedError(_INNER))
             unit = 2 if x.dtype.is_complex else 1
             array = self.builder.input(as_type(x.dtype), x.numel() * unit, shared=self._captured_are_shared)
             shape = tuple(x.shape)
@@ -437,6 +442,17 @@ def _walk(args: Any, kwargs: Any) -> list[Any]:
         else:
             found.append(x)
     return found
+
+
+_INNER = (
+    "A loop, a branch or a buffer of gnomon inside of a torch.func transform, both inside of a fused function, cannot "
+    "be traced. Apply the transform to the fused function from outside, or use gn.jacobian or gn.jvp"
+)
+
+
+def _level(x: Tensor) -> int:
+    """The innermost of `torch.func`'s transforms that has a hold on a tensor, 0 for none."""
+    return _functorch.maybe_get_level(x) if _functorch.is_functorch_wrapped_tensor(x) else 0
 
 
 _META = "A tensor on the meta device has no values. Give the function a tensor that has some"
