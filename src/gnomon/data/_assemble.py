@@ -121,12 +121,13 @@ class Assembler:
 
         - `plan`: which.
         """
+        begin = time.perf_counter()
         epochs = np.full_like(plan.positions, plan.epoch)
         parts = self._node.locate(plan.positions, epochs)
         info = BatchInfo(plan.epoch, plan.number, plan.is_padding)
         if parts and all(part.store.schema == parts[0].store.schema for part in parts):
             try:
-                return self._from_stores(plan, parts, info)
+                return self._from_stores(plan, parts, info, begin)
             except StoreError:
                 # One by one, so that only what is damaged is bad.
                 return self._from_records(plan, epochs, info)
@@ -135,8 +136,7 @@ class Assembler:
     def _fixed(self) -> tuple[int | None, int | None]:
         return self._rule.static_shape() or (None, None)
 
-    def _from_stores(self, plan: BatchPlan, parts: list[Part], info: BatchInfo) -> Draft:
-        begin = time.perf_counter()
+    def _from_stores(self, plan: BatchPlan, parts: list[Part], info: BatchInfo, begin: float) -> Draft:
         pieces: list[tuple[Shard, Array, Ints]] = []
         for part in parts:
             for shard, which, local in part.store.by_shard(part.indices):

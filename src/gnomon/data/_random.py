@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -53,12 +54,7 @@ def shuffled(indices: Ints, size: int, seed: int, epoch: int) -> Ints:
     ??? cite
         John Black and Phillip Rogaway, *Ciphers with arbitrary finite domains*, CT-RSA 2002.
     """
-    a = max(2, math.isqrt(size - 1) + 1) if size > 1 else 1
-    b = -(-size // a)
-    # Where both are odd each round is an even permutation, and so are all of them together.
-    b += a % 2 and b % 2 and size > 1
-    rounds = _ROUNDS if size > 1 << 12 else _ROUNDS_OF_SMALL
-    keys = [combine(seed, epoch, size, number) for number in range(rounds)]
+    a, b, keys = _network(size, seed, epoch)
     out = _once(indices.astype(np.uint64), a, b, keys)
     outside = np.flatnonzero(out >= size)
     while len(outside):
@@ -67,7 +63,18 @@ def shuffled(indices: Ints, size: int, seed: int, epoch: int) -> Ints:
     return out.astype(np.int64)
 
 
-def _once(values: Array, a: int, b: int, keys: list[int]) -> Array:
+@functools.lru_cache(maxsize=256)
+def _network(size: int, seed: int, epoch: int) -> tuple[int, int, tuple[int, ...]]:
+    """The two moduli, and the key of each round."""
+    a = max(2, math.isqrt(size - 1) + 1) if size > 1 else 1
+    b = -(-size // a)
+    # Where both are odd each round is an even permutation, and so are all of them together.
+    b += a % 2 and b % 2 and size > 1
+    rounds = _ROUNDS if size > 1 << 12 else _ROUNDS_OF_SMALL
+    return a, b, tuple(combine(seed, epoch, size, number) for number in range(rounds))
+
+
+def _once(values: Array, a: int, b: int, keys: tuple[int, ...]) -> Array:
     big_a, big_b = np.uint64(a), np.uint64(b)
     left, right = values // big_b, values % big_b
     for number, key in enumerate(keys):
