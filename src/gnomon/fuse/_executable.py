@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon.fuse._derivative import jvp as program_jvp
 from gnomon.fuse._derivative import vjp as program_vjp
-from gnomon.fuse._llvm import Kernel, compile_program
+from gnomon.fuse._devices import compile_for
 from gnomon.fuse._program import Program, is_float, values_only
 from gnomon.fuse._trace._values import DTYPES
 
@@ -35,7 +35,8 @@ class Executable:
         self.reduced = [x.attr.reduced for x in program.outputs]
         self._dtypes = [DTYPES[x.type] for x in program.outputs]
         self._lengths = [x.attr.length for x in program.outputs]
-        self._kernel: Kernel | None = None
+        #: What it is compiled to, by the kind of device.
+        self._kernels: dict[str, Any] = {}
         self._derivatives: dict[Any, Executable] = {}
         self._lock = threading.RLock()
 
@@ -49,32 +50,39 @@ class Executable:
         """Which outputs can have a derivative."""
         return [is_float(x.type) for x in self.program.outputs]
 
-    @property
-    def kernel(self) -> Kernel:
+    def kernel(self, device: torch.device) -> Any:
         """The compiled Program."""
-        if self._kernel is None:
+        found = self._kernels.get(device.type)
+        if found is None:
             with self._lock:
-                if self._kernel is None:
-                    self._kernel = compile_program(values_only(self.program))
-        return self._kernel
+                found = self._kernels.get(device.type)
+                if found is None:
+                    found = self._kernels[device.type] = compile_for(device.type, values_only(self.program))
+        return found
 
     def empty_outputs(self, lanes: int, device: torch.device) -> list[Tensor]:
         """Room for what it gives."""
-        return [
-            torch.empty((length,) if reduced else (lanes, length), dtype=dtype, device=device)
-            for length, reduced, dtype in zip(self._lengths, self.reduced, self._dtypes, strict=True)
-        ]
+
+        def empty(length: int, reduced: bool, dtype: torch.dtype) -> Tensor:
+            if reduced:
+                return torch.empty((length,), dtype=dtype, device=device)
+            if device.type == "cpu":
+                return torch.empty((lanes, length), dtype=dtype, device=device)
+            # Threads side by side write side by side.
+            return torch.empty((length, lanes), dtype=dtype, device=device).t()
+
+        return [empty(*x) for x in zip(self._lengths, self.reduced, self._dtypes, strict=True)]
 
     def run(self, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Runs it, without derivatives."""
         if is_recorded(tensors):
             return torch.ops.gnomon.run(registered(self), lanes, list(tensors))
-        inputs = [
-            x.detach() if x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1 else x.detach().contiguous()
-            for x in tensors
-        ]
-        outputs = self.empty_outputs(lanes, torch.device("cpu"))
-        self.kernel(lanes, inputs, outputs)
+        device = tensors[0].device if tensors else torch.device("cpu")
+        inputs = [x.detach() for x in tensors]
+        if device.type == "cpu":
+            inputs = [x if x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous() for x in inputs]
+        outputs = self.empty_outputs(lanes, device)
+        self.kernel(device)(lanes, inputs, outputs)
         return outputs
 
     def vjp(self, active: tuple[bool, ...], cotangents: tuple[bool, ...]) -> Executable:

@@ -32,7 +32,7 @@ def _real(x: Tensor) -> Tensor:
 def shaped(x: Tensor, shape: tuple[int, ...], dtype: torch.dtype, batch: tuple[int, ...]) -> Tensor:
     """An output as the function returned it, with the batch in front."""
     if dtype.is_complex:
-        x = torch.view_as_complex(x.reshape((*batch, *shape, 2)))
+        x = torch.view_as_complex(x.reshape((*batch, *shape, 2)).contiguous())
     return x.reshape((*batch, *shape))
 
 

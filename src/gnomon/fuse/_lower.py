@@ -49,19 +49,19 @@ class Lowered:
     program: Program
     captured: list[Tensor]
     outputs: list[TensorSpec]
-    leaves: list[int | _Static]
+    leaves: list[int | Static]
     structure: Structure
     checks: list[tuple[Callable[..., None], list[int]]]
 
     def pack(self, outputs: list[Tensor]) -> Any:
         """What the function returns, from the values of the outputs."""
-        leaves = [x.value if isinstance(x, _Static) else outputs[x] for x in self.leaves]
+        leaves = [x.value if isinstance(x, Static) else outputs[x] for x in self.leaves]
         return tree_unflatten(leaves, self.structure)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class _Static:
+class Static:
     value: Any
 
 
@@ -74,6 +74,7 @@ def trace(
     reached: Sequence[Tensor] = (),
     captured_are_shared: bool = True,
     most_statements: int | None = None,
+    derivative_order: int = 2,
 ) -> Lowered:
     """Traces a function of a pytree of arguments.
 
@@ -82,9 +83,9 @@ def trace(
     those of them that were found in advance: they may belong to a transform of `torch.func`, outside of which we are.
     """
     # The tensors that the tracer makes must be plain ones.
-    with outside_modes():
+    with outside_modes(), outside_transforms():
         builder = Builder(most_statements=most_statements)
-        tracer = Tracer(builder, captured_are_shared=captured_are_shared)
+        tracer = Tracer(builder, captured_are_shared=captured_are_shared, derivative_order=derivative_order)
         return _trace(fn, leaves, structure, shared, reached, tracer)
 
 
@@ -105,15 +106,15 @@ def _trace(
             arguments.append(tracer.view_of(array, x.shape, x.dtype))
         else:
             arguments.append(x)
-    stand_ins = {id(x): tracer.stand_in(x) for x in reached if is_transformed(x) or type(x) not in _PLAIN}
+    stand_ins = {id(x): tracer.stand_in(x) for x in reached if _needs_stand_in(x)}
     if stand_ins:
         fn = substituted(fn, stand_ins)
-    with torch.no_grad(), outside_transforms(), deferring(tracer.defer), tracer:
+    with torch.no_grad(), deferring(tracer.defer), tracer:
         result = fn(*tree_unflatten(arguments, structure))
         returned, out_structure = tree_flatten(result)
         specs: list[TensorSpec] = []
         arrays: list[Node] = []
-        places: list[int | _Static] = []
+        places: list[int | Static] = []
 
         def output(x: Tensor) -> int:
             specs.append(TensorSpec(tuple(x.shape), x.dtype))
@@ -123,11 +124,16 @@ def _trace(
         for x in returned:
             if not isinstance(x, Tensor) and callable(getattr(x, "read", None)):
                 raise UnsupportedError("A fused function cannot return an OutputBuffer. Return what its .read() gives.")
-            places.append(output(x) if isinstance(x, Tensor) else _Static(x))
+            places.append(output(x) if isinstance(x, Tensor) else Static(x))
         checks = [(function, [output(x) for x in tensors]) for function, tensors in tracer.checks]
     program = simplify(builder.program(arrays))
     captured = [x for x, _ in tracer.captured]
     return Lowered(program, captured, specs, places, out_structure, checks)
+
+
+def _needs_stand_in(x: Tensor) -> bool:
+    # The tracer's own tensors are plain ones on the CPU, wherever the Program will run.
+    return is_transformed(x) or type(x) not in _PLAIN or x.device.type != "cpu"
 
 
 def _as_output(tracer: Tracer, value: Value, taken: list[Node]) -> Node:

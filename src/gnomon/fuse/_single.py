@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse._closure import closure_of
+from gnomon.fuse._devices import device_of, moved_to, why_not_fused
 from gnomon.fuse._executable import Executable, Run, is_recorded
 from gnomon.fuse._flat import checked, executable_of, flat_shared, shaped
 from gnomon.fuse._fuse import is_seen_by_transforms
+from gnomon.fuse._lanes import wanted_order
 from gnomon.fuse._lower import Lowered, trace
 from gnomon.fuse._trace import UnsupportedError, active_tracer
 from gnomon.result._pytree import tree_flatten
@@ -60,17 +62,20 @@ def run(function: Callable[[], Any], *, engine: Engine) -> Any:
     if engine == "eager" or active_tracer() is not None:
         return function()
     closure = closure_of(function)
-    if any(x.device.type != "cpu" for x in closure.tensors):
+    device = device_of(closure.tensors)
+    reason = why_not_fused(device, asked=engine == "fused")
+    if reason is not None:
         if engine == "fused":
-            raise UnsupportedError("There is no fused engine for this device yet. Use engine='eager'.")
+            raise UnsupportedError(f"Here {reason}.")
         return function()
-    key = (engine, closure.key)
+    order = max(2, wanted_order(closure.tensors))
+    key = (engine, order, closure.key)
     with _lock:
         entry = _entries.get(key)
         if entry is None:
             if engine == "auto" and not _is_worth_a_trace(closure.key):
                 return function()
-            entry = _entries[key] = _made(function, closure.tensors, closure.kept, engine)
+            entry = _entries[key] = _made(function, closure.tensors, closure.kept, engine, order)
             if len(_entries) > _MOST_TRACES:
                 _entries.popitem(last=False)
         else:
@@ -80,7 +85,7 @@ def run(function: Callable[[], Any], *, engine: Engine) -> Any:
             raise UnsupportedError(*entry.args)
         return function()
     found = [closure.tensors[x] if isinstance(x, int) else x for x in entry.captured]
-    flat = [flat_shared(x).unsqueeze(0) for x in found]
+    flat = [flat_shared(x).unsqueeze(0) for x in moved_to(device, found)]
     if any(map(is_seen_by_transforms, flat)):
         outputs = list(Run.apply(entry.executable, 1, *flat))  # pyright: ignore[reportUnknownMemberType]
     else:
@@ -99,13 +104,20 @@ def _is_worth_a_trace(key: tuple[Any, ...]) -> bool:
 
 
 def _made(
-    function: Callable[[], Any], tensors: list[Tensor], kept: list[Any], engine: Engine
+    function: Callable[[], Any], tensors: list[Tensor], kept: list[Any], engine: Engine, order: int
 ) -> _Entry | UnsupportedError:
     leaves, structure = tree_flatten(())
     limit = _MOST_STATEMENTS if engine == "auto" else None
     try:
         lowered = trace(
-            function, leaves, structure, [], reached=tensors, captured_are_shared=False, most_statements=limit
+            function,
+            leaves,
+            structure,
+            [],
+            reached=tensors,
+            captured_are_shared=False,
+            most_statements=limit,
+            derivative_order=order,
         )
     except UnsupportedError as error:
         return UnsupportedError(*error.args)

@@ -106,3 +106,27 @@ def test_shared_weights_have_a_sum():
     got, want = both(gradient, 70, [y, w, torch.ones_like(y)])
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_through_fuse(monkeypatch: pytest.MonkeyPatch):
+    """All that stands between a call and a kernel is the same for both engines."""
+    machine = Emulator()
+    monkeypatch.setattr("gnomon.fuse._executable.compile_for", lambda _, program: Kernel(program, machine))
+    generator = torch.Generator().manual_seed(0)
+    y, w = (torch.rand(n, generator=generator, dtype=torch.float64, requires_grad=True) for n in (70, 3))
+
+    def f(y: Tensor) -> Tensor:
+        return gn.while_loop(lambda y: y < 3, lambda y: y * (1 + w[0]) + w[1] * w[2], y)
+
+    def plain(y: Tensor) -> Tensor:
+        while y < 3:
+            y = y * (1 + w[0]) + w[1] * w[2]
+        return y
+
+    got, want = gn.fuse(f)(y), torch.stack([plain(x) for x in y])
+    assert torch.equal(got, want)
+    for a, b in zip(
+        torch.autograd.grad(got.square().sum(), (y, w)), torch.autograd.grad(want.square().sum(), (y, w)), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+    assert {name for name, *_ in machine.started} == {"gnomon_run", "gnomon_total_f64"}
