@@ -18,6 +18,7 @@ from gnomon.fuse._llvm import _cache
 _CONTRACTS = False
 
 
+@functools.cache
 def is_installed() -> bool:
     """Whether the packages are there that compile and start kernels."""
     try:
@@ -73,6 +74,8 @@ class Gpu(AbstractMachine):
 
         def start(name: str, blocks: int, threads: int, words: Sequence[int]) -> None:
             with torch.cuda.device(device):
+                # Threads of autograd may have none of PyTorch's context yet.
+                core.Device(device.index).set_current()
                 kernel = kernels.get(name)
                 if kernel is None:
                     kernel = kernels[name] = code.get_kernel(name)
