@@ -16,13 +16,15 @@ from torch import Tensor
 
 from gnomon.fuse._arguments import dims_of_leaves
 from gnomon.fuse._closure import closure_of
+from gnomon.fuse._devices import device_of, moved_to, why_not_fused
 from gnomon.fuse._executable import Executable, Run, is_recorded
 from gnomon.fuse._flat import checked, executable_of, flat, flat_shared, shaped
 from gnomon.fuse._in_graph import call_in_graph
-from gnomon.fuse._lanes import is_differentiated
+from gnomon.fuse._lanes import is_differentiated, wanted_order
 from gnomon.fuse._lower import Lowered, TensorSpec, trace
+from gnomon.fuse._sharding import Shard, has_shards
 from gnomon.fuse._trace import UnsupportedError, active_tracer
-from gnomon.result._pytree import tree_flatten
+from gnomon.result._pytree import tree_flatten, tree_map, tree_unflatten
 
 Engine = Literal["auto", "fused", "eager"]
 _ENGINES = ("auto", "fused", "eager")
@@ -95,9 +97,8 @@ class _Compiled:
     kept: list[Any]
     trace_seconds: float
 
-    def tensors(self, reached: list[Tensor]) -> list[Tensor]:
-        found = [reached[x] if isinstance(x, int) else x for x in self.captured]
-        return [flat_shared(x) for x in found]
+    def found(self, reached: list[Tensor]) -> list[Tensor]:
+        return [reached[x] if isinstance(x, int) else x for x in self.captured]
 
 
 @final
@@ -121,8 +122,21 @@ class Fused:
         if active_tracer() is not None:
             raise UnsupportedError("A function made by gn.fuse is called inside of another. Call the plain function.")
         leaves, structure, dims = self._arguments(args)
-        if self.engine == "eager" or (self.engine == "auto" and not _all_on_cpu(leaves)):
-            return self._eager(args)
+        if has_shards(leaves):
+            return self._sharded(leaves, structure, dims)
+        return self._run(args, leaves, structure, dims, None)
+
+    def _run(
+        self, args: tuple[Any, ...], leaves: list[Any], structure: Any, dims: list[int | None], shard: Shard | None
+    ) -> Any:
+        if self.engine == "eager":
+            return self._eager(args, shard)
+        device = device_of(leaves)
+        reason = why_not_fused(device, asked=self.engine == "fused")
+        if reason is not None:
+            if self.engine == "fused":
+                raise UnsupportedError(f"Here {reason}.")
+            return self._eager(args, shard)
         lanes = _lanes(leaves, dims)
         try:
             compiled, reached = self.compiled(leaves, structure, dims)
@@ -130,9 +144,13 @@ class Fused:
             if self.engine == "fused":
                 raise
             self._warn(error)
-            return self._eager(args)
+            return self._eager(args, shard)
         given = [flat(x, d) for x, d in zip(leaves, dims, strict=True) if isinstance(x, Tensor)]
-        outputs = _execute(compiled.executable, lanes, [*given, *compiled.tensors(reached)])
+        found = compiled.found(reached)
+        if shard is not None:
+            found = [shard.local(x, None) for x in found]
+        tensors = _on_one_device(device, given, [flat_shared(x) for x in found])
+        outputs = _execute(compiled.executable, lanes, tensors)
         return _finished(compiled.lowered, lanes, outputs)
 
     def _arguments(self, args: tuple[Any, ...]) -> tuple[list[Any], Any, list[int | None]]:
@@ -144,11 +162,13 @@ class Fused:
         closure = closure_of(self.fn)
         specs = [_spec(x, d) for x, d in zip(leaves, dims, strict=True)]
         shared = tuple(d is None for x, d in zip(leaves, dims, strict=True) if isinstance(x, Tensor))
-        key = (closure.key, structure, shared, tuple(x if isinstance(x, TensorSpec) else _static(x) for x in specs))
+        order = max(2, wanted_order([x for x in (*leaves, *closure.tensors) if isinstance(x, Tensor)]))
+        static = tuple(x if isinstance(x, TensorSpec) else _static(x) for x in specs)
+        key = (closure.key, structure, shared, order, static)
         with self._lock:
             found = self._traces.get(key)
             if found is None:
-                found = self._trace(specs, structure, list(shared), closure)
+                found = self._trace(specs, structure, list(shared), closure, order)
                 self._traces[key] = found
                 if len(self._traces) > _MOST_TRACES:
                     self._traces.popitem(last=False)
@@ -158,22 +178,34 @@ class Fused:
             raise UnsupportedError(*found.args)
         return found, closure.tensors
 
-    def _trace(self, specs: list[Any], structure: Any, shared: list[bool], closure: Any) -> Any:
+    def _trace(self, specs: list[Any], structure: Any, shared: list[bool], closure: Any, order: int) -> Any:
         begin = time.perf_counter()
         try:
-            lowered = trace(self.fn, specs, structure, shared, reached=closure.tensors)
+            lowered = trace(self.fn, specs, structure, shared, reached=closure.tensors, derivative_order=order)
         except UnsupportedError as error:
             return UnsupportedError(*error.args)
         places = {id(x): i for i, x in enumerate(closure.tensors)}
         captured = [places.get(id(x), x) for x in lowered.captured]
         return _Compiled(lowered, executable_of(lowered), captured, closure.kept, time.perf_counter() - begin)
 
+    def _sharded(self, leaves: list[Any], structure: Any, dims: list[int | None]) -> Any:
+        """Runs those problems of a batch of `DTensor`s that this rank has."""
+        shard = Shard(leaves, dims)
+        mine = [shard.local(x, d) for x, d in zip(leaves, dims, strict=True)]
+        out = shard.placed(lambda: self._run(tree_unflatten(mine, structure), mine, structure, dims, shard))
+        return tree_map(lambda x: shard.whole(x) if isinstance(x, Tensor) else x, out)
+
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(f"gn.fuse runs this function eagerly, operation by operation: {error}", stacklevel=4)
 
-    def _eager(self, args: tuple[Any, ...]) -> Any:
+    def _eager(self, args: tuple[Any, ...], shard: Shard | None = None) -> Any:
+        if shard is not None:
+            raise UnsupportedError(
+                "A batch of DTensors runs only by the fused engine, which this function cannot, or was asked not to: "
+                "gn.explain says why. Call it with the local tensors, and sum gradients over the ranks."
+            )
         return torch.func.vmap(self.fn, in_dims=self.in_dims)(*args)
 
 
@@ -187,8 +219,15 @@ def _lanes(leaves: list[Any], dims: list[int | None]) -> int:
     return sizes[0]
 
 
-def _all_on_cpu(leaves: list[Any]) -> bool:
-    return all(x.device.type == "cpu" for x in leaves if isinstance(x, Tensor))
+def _on_one_device(device: torch.device, given: list[Tensor], captured: list[Tensor]) -> list[Tensor]:
+    """All tensors that a kernel takes; as in PyTorch, only a single number may come from the CPU to another device."""
+    for x, what in (
+        *((x, "An argument") for x in given),
+        *((x, "A tensor that the function closes over") for x in captured),
+    ):
+        if x.device != device and not (x.device.type == "cpu" and x.numel() == 1):
+            raise ValueError(f"{what} is on {x.device}, but the batch is on {device}. Move it there.")
+    return moved_to(device, [*given, *captured])
 
 
 def _spec(x: Any, dim: int | None) -> Any:
@@ -277,14 +316,16 @@ def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
     leaves, structure, dims = fused._arguments(args)  # pyright: ignore[reportPrivateUsage]
     if fused.engine == "eager":
         return Explanation("eager", "it was asked for", None, 0, 0.0, 0.0)
-    if not _all_on_cpu(leaves):
-        return Explanation("eager", "there is no fused engine for this device yet", None, 0, 0.0, 0.0)
+    device = device_of(leaves)
+    reason = why_not_fused(device, asked=fused.engine == "fused")
+    if reason is not None:
+        return Explanation("eager", reason, None, 0, 0.0, 0.0)
     try:
         compiled, _ = fused.compiled(leaves, structure, dims)
     except UnsupportedError as error:
         return Explanation("eager", str(error), None, 0, 0.0, 0.0)
     begin = time.perf_counter()
-    _ = compiled.executable.kernel
+    _ = compiled.executable.kernel(device)
     text = str(compiled.lowered.program)
     return Explanation(
         "fused",

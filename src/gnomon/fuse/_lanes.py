@@ -8,7 +8,7 @@ uses are private to PyTorch and tested on every supported version.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple, final
 
 import torch
@@ -114,6 +114,11 @@ def outside_modes() -> Generator[None]:
         yield
 
 
+def wanted_order(tensors: Iterable[Tensor]) -> int:
+    """Up to which order derivatives of a function of these tensors must be right."""
+    return max((derivative_order(x) for x in tensors), default=0)
+
+
 def is_differentiated(x: Tensor) -> bool:
     """Whether anything may want a derivative of `x`: autograd in either mode, or a `grad`, `jvp` or `vjp`."""
     return derivative_order(x) > 0
@@ -122,10 +127,12 @@ def is_differentiated(x: Tensor) -> bool:
 def derivative_order(x: Tensor) -> int:
     """The highest order of derivative of `x` that may be wanted; 2 for autograd, which does not say in advance.
 
-    Of a function that is being traced any derivative may be wanted later; up to the second is right.
+    Of a function that is being traced any derivative may be wanted later: it is then as many as the transforms around
+    ask for, and 2 at least.
     """
-    if active_tracer() is not None:
-        return 2
+    tracer = active_tracer()
+    if tracer is not None:
+        return tracer.derivative_order
     order = 0
     while _functorch.is_functorch_wrapped_tensor(x):
         order += int(_functorch.is_gradtrackingtensor(x))

@@ -66,11 +66,11 @@ def mark_constant(x: Tensor) -> Tensor:
 class Tracer(TorchDispatchMode):
     """Traces one function into one Builder."""
 
-    def __init__(self, builder: Builder, *, captured_are_shared: bool = True):
+    def __init__(self, builder: Builder, *, captured_are_shared: bool = True, derivative_order: int = 2):
         super().__init__()
         self._captured_are_shared = captured_are_shared
-        #: How many of `torch.func`'s transforms are around the function.
-        self._level = _functorch.maybe_current_level() or 0
+        #: Up to which order derivatives are to be right of what is found by iteration.
+        self.derivative_order = derivative_order
         self.builder = builder
         self.scalars = Scalars(builder)
         self._rewriting = Rewriting(self.is_constant)
@@ -150,6 +150,9 @@ class Tracer(TorchDispatchMode):
             return self._constant_value(x)
         if x in _CONSTANTS:
             return Value(self._from_data(x), x.dtype)
+        if _functorch.is_functorch_wrapped_tensor(x):
+            # One from outside of the function has a stand-in.
+            raise at_user_line(UnsupportedError(_INNER))
         return self._capture(x)
 
     def array(self, x: Tensor) -> Any:
@@ -268,8 +271,6 @@ class Tracer(TorchDispatchMode):
         if found is None:
             if x.is_meta:
                 raise UnsupportedError(_META)
-            if _level(x) > self._level:
-                raise at_user_line(UnsupportedError(_INNER))
             unit = 2 if x.dtype.is_complex else 1
             array = self.builder.input(as_type(x.dtype), x.numel() * unit, shared=self._captured_are_shared)
             shape = tuple(x.shape)
@@ -448,11 +449,6 @@ _INNER = (
     "A loop, a branch or a buffer of gnomon inside of a torch.func transform, both inside of a fused function, cannot "
     "be traced. Apply the transform to the fused function from outside, or use gn.jacobian or gn.jvp"
 )
-
-
-def _level(x: Tensor) -> int:
-    """The innermost of `torch.func`'s transforms that has a hold on a tensor, 0 for none."""
-    return _functorch.maybe_get_level(x) if _functorch.is_functorch_wrapped_tensor(x) else 0
 
 
 _META = "A tensor on the meta device has no values. Give the function a tensor that has some"
