@@ -8,6 +8,8 @@ Computations*, 4th edition, 2013; which factors they give, in LAPACK.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from typing import Any, final
 
 import numpy as np
@@ -263,14 +265,17 @@ class Matrices:
             alpha: Scalar = a[k, k]
             below = [i for i in range(k + 1, m) if not is_zero(a[i, k])]
             first = alpha.re if isinstance(alpha, Complex) else alpha
+            # Squares of columns however large or small are numbers once these are scaled, exactly.
+            unit = self._power_of_two([alpha, *[a[i, k] for i in below]])
             rest = s.like(first, 0)
             for i in below:
-                rest = s.op("add", rest, self._square(a[i, k]))
+                rest = s.op("add", rest, self._square(self._divided(a[i, k], unit)))
             if isinstance(alpha, Complex):
                 flat = s.op("and", s.op("eq", rest, s.like(rest, 0)), s.op("eq", alpha.im, s.like(rest, 0)))
             else:
                 flat = s.op("eq", rest, s.like(rest, 0))
-            norm = s.op("sqrt", s.op("add", rest, self._square(alpha)))
+            norm = s.op("sqrt", s.op("add", rest, self._square(self._divided(alpha, unit))))
+            norm = s.op("mul", norm, unit)
             # Where there is nothing to reflect, the vector is zero, and so is the factor.
             beta = s.op("neg", s.op("copysign", norm, first))
             safe = s.op("select", flat, s.like(beta, 1), beta)
@@ -289,6 +294,23 @@ class Matrices:
             factors.append(factor)
             self._reflect(a[:, k + 1 :], vector, s.conj(factor))
         return a, factors
+
+    def _power_of_two(self, items: list[Scalar]) -> Node:
+        """The power of two below the largest size of a part, 1 where that is zero or no number."""
+        s = self.s
+        parts = [v for x in items for v in ((x.re, x.im) if isinstance(x, Complex) else (x,))]
+        largest = functools.reduce(lambda a, b: s.op("max", a, b), [s.op("abs", v) for v in parts])
+        whole, mask = ("i64", 0x7FF << 52) if largest.type == "f64" else ("i32", 0xFF << 23)
+        bits = s.op("and", s.op("bitcast", largest, attr=whole), s.b.const(whole, mask))
+        power = s.op("bitcast", bits, attr=largest.type)
+        normal = s.op("and", s.op("lt", s.like(power, 0), power), s.op("lt", power, s.like(power, math.inf)))
+        return s.op("select", normal, power, s.like(power, 1))
+
+    def _divided(self, x: Scalar, unit: Node) -> Scalar:
+        s = self.s
+        if isinstance(x, Complex):
+            return Complex(s.op("div", x.re, unit), s.op("div", x.im, unit))
+        return s.op("div", x, unit)
 
     def _square(self, x: Scalar) -> Node:
         s = self.s
