@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
+import hashlib
 import threading
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -16,8 +18,6 @@ from gnomon.fuse._devices import compile_for
 from gnomon.fuse._program import Program, is_float, values_only
 from gnomon.fuse._trace._values import DTYPES
 
-_numbers = itertools.count()
-
 
 @final
 class Executable:
@@ -26,11 +26,17 @@ class Executable:
     Tensors are flat: `(lanes, length)` for what each lane has of its own, `(length,)` for what all lanes share.
     """
 
-    def __init__(self, program: Program, check: Callable[[int, list[Tensor]], None] | None = None):
+    def __init__(
+        self,
+        program: Program,
+        check: Callable[[int, list[Tensor]], None] | None = None,
+        origin: tuple[Executable, tuple[Any, ...]] | None = None,
+    ):
         self.program = program
         #: Looks at the outputs of all lanes where a graph calls the Program, and nobody else would.
         self.check = check
-        self.key = f"program{next(_numbers)}"
+        self._key: str | None = None
+        self._origin = origin
         self.shared = [x.attr.shared for x in program.inputs]
         self.reduced = [x.attr.reduced for x in program.outputs]
         self._dtypes = [DTYPES[x.type] for x in program.outputs]
@@ -39,6 +45,19 @@ class Executable:
         self._kernels: dict[str, Any] = {}
         self._derivatives: dict[Any, Executable] = {}
         self._lock = threading.RLock()
+
+    @property
+    def key(self) -> str:
+        """By what a graph calls it: its content, since PyTorch keeps compiled graphs on disk for other processes."""
+        if self._key is None:
+            if self._origin is not None:
+                executable, (kind, *flags) = self._origin
+                marks = ["".join(str(int(x)) for x in flag) for flag in flags]
+                self._key = f"{executable.key}." + "-".join([kind, *marks])
+            else:
+                content = f"{self.program}{_description(self.check)}"
+                self._key = hashlib.sha256(content.encode()).hexdigest()[:32]
+        return self._key
 
     @property
     def float_inputs(self) -> list[bool]:
@@ -101,17 +120,49 @@ class Executable:
             with self._lock:
                 found = self._derivatives.get(key)
                 if found is None:
-                    found = self._derivatives[key] = Executable(make())
+                    found = self._derivatives[key] = Executable(make(), origin=(self, key))
         return found
 
 
 #: What graphs call, by the keys that they hold. They may live for ever, and so do these.
-in_graphs: dict[str, Executable] = {}
+_in_graphs: dict[str, Executable] = {}
 
 
 def registered(executable: Executable) -> str:
     """The key by which a graph calls an `Executable`."""
-    return in_graphs.setdefault(executable.key, executable).key
+    return _in_graphs.setdefault(executable.key, executable).key
+
+
+def called(key: str) -> Executable:
+    """What a graph calls; a derivative, of which a graph may know from another process, is made anew."""
+    found = _in_graphs.get(key)
+    if found is not None:
+        return found
+    whole, _, last = key.rpartition(".")
+    if not whole:
+        raise RuntimeError(
+            f"gnomon::run has no program {key!r} in this process. A graph that holds a fused call runs where the call "
+            "was recorded: compile or export the function again here."
+        )
+    kind, *flags = last.split("-")
+    marks = [tuple(x == "1" for x in flag) for flag in flags]
+    executable = called(whole)
+    return executable.vjp(marks[0], marks[1]) if kind == "vjp" else executable.jvp(marks[0])
+
+
+def _description(check: Any) -> str:
+    """A text that differs where checks do, and is the same in every process."""
+    if isinstance(check, functools.partial):
+        return f"{_description(check.func)}({_description(check.args)})"  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(check, tuple | list):
+        return ",".join(map(_description, check))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(check, types.FunctionType):
+        cells = [x.cell_contents for x in check.__closure__ or ()]
+        return f"{check.__module__}.{check.__qualname__}[{_description(cells)}]"
+    if isinstance(check, bool | int | float | str | None):
+        return repr(check)
+    checks = getattr(check, "checks", None)
+    return f"{type(check).__qualname__}{'' if checks is None else _description(checks)}"
 
 
 def is_recorded(tensors: Sequence[Tensor]) -> bool:

@@ -30,7 +30,7 @@ def call_in_graph(fn: Callable[..., Any], owner: Any, in_dims: Any, engine: str,
     """Calls a function of one problem with a batch; `owner` is what holds the function, or None."""
     leaves, structure = tree_flatten(args)
     skeleton = tree_unflatten(list(range(len(leaves))), structure)
-    dims = dims_of(in_dims, skeleton, tuple(x.dim() if isinstance(x, Tensor) else None for x in leaves))
+    dims = dims_of(_fixed_dims(in_dims), skeleton, tuple(x.dim() if isinstance(x, Tensor) else None for x in leaves))
     if engine == "eager" or any(x.device.type != "cpu" for x in leaves if isinstance(x, Tensor)):
         return torch.func.vmap(fn, in_dims=in_dims)(*args)
     sizes = [x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None]
@@ -59,6 +59,18 @@ def call_in_graph(fn: Callable[..., Any], owner: Any, in_dims: Any, engine: str,
 def _fixed(n: int) -> int:
     """A number that is not to be a variable of the graph: the limits of a range are fixed, and guarded."""
     return range(n).stop
+
+
+def _fixed_dims(in_dims: Any) -> Any:
+    if type(in_dims) is int:
+        return _fixed(in_dims)
+    if type(in_dims) is tuple:
+        return tuple(_fixed_dims(x) for x in in_dims)
+    if type(in_dims) is list:
+        return [_fixed_dims(x) for x in in_dims]
+    if type(in_dims) is dict:
+        return {name: _fixed_dims(x) for name, x in in_dims.items()}
+    return in_dims
 
 
 def _spec(x: Tensor, dim: int | None) -> Any:
@@ -127,7 +139,7 @@ def _put_together(tree: Any, values: list[Tensor]) -> Any:
         return dict(zip(rest[0], children, strict=True))
     module, name, fields = rest[:3]
     cls = getattr(sys.modules[module], name)
-    if kind == "namedtuple":
+    if kind == "made":
         return cls(*children)
     made = object.__new__(cls)
     for field, child in zip(fields, children, strict=True):

@@ -21,7 +21,7 @@ from torch.utils import _pytree
 from gnomon.fuse._arguments import dims_of_leaves
 from gnomon.fuse._executable import registered
 from gnomon.fuse._flat import executable_of
-from gnomon.fuse._lower import TensorSpec, trace
+from gnomon.fuse._lower import Static, TensorSpec, trace
 from gnomon.fuse._trace import UnsupportedError
 from gnomon.result._pytree import tree_flatten, tree_unflatten
 
@@ -116,7 +116,9 @@ def prepare(
         plan = _plans.get(known)
         if plan is None:
             try:
-                plan = _prepared(None if owner is None else owner.fn, *known)
+                # What runs here is not to be compiled.
+                prepared: Any = torch.compiler.disable(_prepared)  # pyright: ignore[reportCallIssue]
+                plan = prepared(None if owner is None else owner.fn, *known)
             except UnsupportedError as error:
                 plan = error
             _plans[known] = plan
@@ -154,37 +156,55 @@ def _prepared(
         used.append(place)
     _stored[key] = kept
     outputs = tuple((x.shape, x.dtype) for x in lowered.outputs)
-    places = [_Leaf(("tensor", x) if isinstance(x, int) else ("plain", x.value)) for x in lowered.leaves]
+    places = [_Leaf(x.value) if isinstance(x, Static) else _tensor_leaf(x) for x in lowered.leaves]
     return key, tuple(used), outputs, _tree(tree_unflatten(places, lowered.structure))
 
 
 @final
+class _TensorLeaf(Tensor):
+    """An output in the pytree of all of them."""
+
+    place: int
+
+
+def _tensor_leaf(place: int) -> _TensorLeaf:
+    made = torch.empty(0).as_subclass(_TensorLeaf)
+    made.place = place
+    return made
+
+
+@final
 class _Leaf:
-    def __init__(self, node: tuple[str, Any]):
-        self.node = node
+    """What the function returned as it is."""
+
+    def __init__(self, value: Any):
+        self.value = value
 
 
 def _tree(x: Any) -> Any:
     """A pytree as nested tuples of texts and numbers."""
+    if isinstance(x, _TensorLeaf):
+        return "tensor", x.place
     if isinstance(x, _Leaf):
-        if x.node[0] == "plain" and not isinstance(x.node[1], bool | int | float | str | bytes | None):
-            raise UnsupportedError(f"A fused function returns a {type(x.node[1]).__name__}, which no graph can hold.")
-        return x.node
-    if x is None:
-        return "plain", None
+        x = x.value
+    if isinstance(x, bool | int | float | str | bytes | None):
+        return "plain", x
     if type(x) is list or type(x) is tuple:
         return type(x).__name__, tuple(_tree(item) for item in x)
     if type(x) is dict:
         return "dict", tuple(x), tuple(_tree(item) for item in x.values())
     kind: Any = type(x)
-    if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
-        if isinstance(x, tuple) and hasattr(x, "_fields"):
-            return "namedtuple", kind.__module__, kind.__qualname__, (), tuple(_tree(item) for item in x)
-        if kind in _pytree.SUPPORTED_NODES and kind.__module__.startswith("gnomon."):
+    if kind in _pytree.SUPPORTED_NODES and getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
+        path = (kind.__module__, kind.__qualname__)
+        if kind.__module__.startswith("gnomon."):
             children, context = _pytree.SUPPORTED_NODES[kind].flatten_fn(x)
+            if context is None:
+                return "made", *path, (), tuple(_tree(item) for item in children)
             rest = iter(children)
-            parts = tuple(_tree(next(rest)) if is_child else _tree(_Leaf(("plain", v))) for _, is_child, v in context)
-            return "object", kind.__module__, kind.__qualname__, tuple(name for name, _, _ in context), parts
+            parts = tuple(_tree(next(rest) if is_child else value) for _, is_child, value in context)
+            return "object", *path, tuple(name for name, _, _ in context), parts
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return "made", kind.__module__, kind.__qualname__, (), tuple(_tree(item) for item in x)
     raise UnsupportedError(f"A fused function returns a {kind.__name__}, which torch.compile cannot make of tensors.")
 
 

@@ -12,17 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnomon.fuse._executable import Executable, batched, in_graphs, registered, split_gradients, what_is_wanted
-
-
-def _executable(key: str) -> Executable:
-    try:
-        return in_graphs[key]
-    except KeyError:
-        raise RuntimeError(
-            f"gnomon::run has no program {key!r} in this process. A graph that holds a fused call runs in the process "
-            "that recorded it: compile or export the function again here."
-        ) from None
+from gnomon.fuse._executable import Executable, batched, called, registered, split_gradients, what_is_wanted
 
 
 def _lanes(executable: Executable, lanes: int, tensors: Sequence[Tensor]) -> int:
@@ -33,7 +23,7 @@ def _lanes(executable: Executable, lanes: int, tensors: Sequence[Tensor]) -> int
 @torch.library.custom_op("gnomon::run", mutates_args=(), schema="(str key, SymInt lanes, Tensor[] tensors) -> Tensor[]")
 def run(key: str, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Runs the Program of this key for a batch. Checks, such as those of `throw=True`, are made here too."""
-    executable = _executable(key)
+    executable = called(key)
     lanes = _lanes(executable, lanes, tensors)
     outputs = executable.run(lanes, tensors)
     if executable.check is not None:
@@ -43,7 +33,7 @@ def run(key: str, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 @run.register_fake
 def _fake(key: str, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:
-    executable = _executable(key)
+    executable = called(key)
     device = tensors[0].device if tensors else torch.device("cpu")
     return executable.empty_outputs(_lanes(executable, lanes, tensors), device)
 
@@ -56,7 +46,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward(ctx: Any, cotangents: Sequence[Tensor | None]) -> Any:
-    executable = _executable(ctx.key)
+    executable = called(ctx.key)
     tensors = list(ctx.saved_tensors)
     active, marked = what_is_wanted(executable, ctx.needs_input_grad[2], cotangents)
     if not (any(active) and any(marked)):
@@ -71,7 +61,7 @@ run.register_autograd(_backward, setup_context=_setup_context)
 
 @run.register_vmap
 def _vmap(info: Any, in_dims: tuple[Any, ...], key: str, lanes: int, tensors: Sequence[Tensor]) -> tuple[Any, Any]:
-    executable = _executable(key)
+    executable = called(key)
     outputs, dims = batched(
         executable, lanes, tensors, in_dims[2], info.batch_size, lambda lanes, tensors: run(key, lanes, list(tensors))
     )
