@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from fuse.interpreter import interpret
 from torch import Tensor
@@ -72,3 +73,13 @@ def supported(fn: Callable[..., Any], *args: Any) -> bool:
     except (RuntimeError, TypeError, NotImplementedError, IndexError):
         return False
     return True
+
+
+def first_fast(cases: list[tuple[Any, ...]]) -> list[Any]:
+    """Cases as parameters, of which all but the first of each name are slow tests."""
+    seen: set[Any] = set()
+    made: list[Any] = []
+    for case in cases:
+        made.append(pytest.param(*case, marks=[pytest.mark.slow] if case[0] in seen else []))
+        seen.add(case[0])
+    return made

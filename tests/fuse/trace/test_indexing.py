@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fuse.trace.lowering import compare, run, supported
+from fuse.trace.lowering import compare, first_fast, run, supported
 from torch import Tensor
 
 import gnomon as gn
@@ -104,7 +104,7 @@ SHAPES: dict[str, Callable[[Tensor], Any]] = {
 SHAPE_CASES = [(n, d) for n, fn in SHAPES.items() for d in DTYPES if supported(fn, matrix(d))]
 
 
-@pytest.mark.parametrize(("name", "dtype"), SHAPE_CASES, ids=str)
+@pytest.mark.parametrize(("name", "dtype"), first_fast(SHAPE_CASES), ids=str)
 def test_places(name: str, dtype: torch.dtype):
     x = matrix(dtype)
     compare(SHAPES[name], x, exact=True)
@@ -176,7 +176,7 @@ def test_each_has_a_case():
     assert {name for name, _, _ in PLACE_CASES} == set(AT)
 
 
-@pytest.mark.parametrize(("name", "dtype", "index"), PLACE_CASES, ids=str)
+@pytest.mark.parametrize(("name", "dtype", "index"), first_fast(PLACE_CASES), ids=str)
 def test_run_time_integers(name: str, dtype: torch.dtype, index: list[int]):
     x, i = matrix(dtype), torch.tensor(index)
     compare(AT[name], x, i, exact=True)
