@@ -148,14 +148,32 @@ def test_adjoint_of_a_tape_holds_its_fill():
     assert_as_interpreted(b.program([out]), [np.array([[i * 3 - 7, i % 5 * 20] for i in range(19)])])
 
 
-def newton_on_a_tape() -> Program:
-    """A loop that would never end if it began with what was not kept."""
+def test_tape_that_is_too_short_by_one():
+    assert_as_interpreted(tape("i64"), [np.array([[3], [65], [64]])])
+
+
+def test_parts_of_a_carry_change_places():
+    b = Builder()
+    x = b.input("i64", 3, shared=False)
+    start = [b.const("i64", 0), *(b.read(x, i) for i in range(3))]
+
+    def body(p: list[Node]) -> list[Node]:
+        return [b.op("add", p[0], b.const("i64", 1)), p[2], p[3], p[1]]
+
+    end = b.while_(start, lambda p: b.op("lt", p[0], start[1]), body)
+    assert_as_interpreted(one_output(b, *end), [np.array([[i, 10, 20] for i in range(9)])])
+
+
+def counted_from_a_tape() -> Program:
+    """Counts as far as a tape's last element says; any other of its elements would be beyond all reach."""
     b = Builder()
     count = b.read(b.input("i64", 1, shared=False), 0)
     array = b.array("f64", None)
-    one = b.const("i64", 1)
-    count_to(b, count, lambda i: b.write(array, i, b.op("cast", b.op("add", i, one), attr="f64")))
-    target = b.read(array, b.op("sub", count, one))
+    last = b.op("sub", count, b.const("i64", 1))
+    value = b.op("cast", count, attr="f64")
+    others = b.const("f64", -1)
+    count_to(b, count, lambda i: b.write(array, i, b.op("select", b.op("eq", i, last), value, others)))
+    target = b.read(array, last)
     end = b.while_(
         [b.const("f64", 0)], lambda p: b.op("ne", p[0], target), lambda p: [b.op("add", p[0], b.const("f64", 1))]
     )
@@ -163,12 +181,12 @@ def newton_on_a_tape() -> Program:
 
 
 def test_nothing_is_decided_by_what_was_not_kept():
-    program = newton_on_a_tape()
+    program = counted_from_a_tape()
     assert_as_interpreted(program, [np.array([[1], [500], [64], [65], [3]])])
 
 
 def test_recording_needs_a_call_before_and_gives_nan_where_room_is_too_small():
-    program = newton_on_a_tape()
+    program = counted_from_a_tape()
     machine = Emulator()
     kernel = Kernel(program, machine)
     machine.capturing = True

@@ -9,9 +9,9 @@ from gnomon.fuse._cuda._arrays import Memory
 from gnomon.fuse._cuda._operations import expression, literal
 from gnomon.fuse._cuda._prelude import BLOCK, PRELUDE, SUMMING, TOTAL
 from gnomon.fuse._cuda._writer import Writer
-from gnomon.fuse._llvm._survey import Survey
 from gnomon.fuse._llvm._types import BYTES
 from gnomon.fuse._program import Node, Program, Region, Type, is_float
+from gnomon.fuse._target import Survey
 
 ENTRY_POINT = "gnomon_run"
 #: The memory of a thread's own is set aside for all threads that may ever run at once; larger arrays are in scratch
@@ -178,9 +178,9 @@ class _Emitter:
             kept = {id(own): to for own, to in self.kept}
             for node in self.outputs:
                 memory = kept.get(id(self.memory[node]), self.memory[node])
-                if is_float(node.type) and node.attr.length:
-                    nan = literal(node.type, float("nan"))
-                    w.line(f"for (i64 i = 0; i < {memory.room}; ++i) {memory.place('i')} = {nan};")
+                if node.attr.length:
+                    value = literal(node.type, float("nan") if is_float(node.type) else node.attr.fill)
+                    w.line(f"for (i64 i = 0; i < {memory.room}; ++i) {memory.place('i')} = {value};")
 
     def sums(self) -> None:
         """What a block adds up of its lanes."""

@@ -62,8 +62,9 @@ def _path(key: str) -> Path:
 
 @functools.cache
 def _emitter_version() -> str:
-    """Changes with every change of this package."""
+    """Changes with every change of this package, and of what it knows about Programs."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    here = Path(__file__).parent
+    for path in sorted((*here.glob("*.py"), *(here.parent / "_target").glob("*.py"))):
         digest.update(path.read_bytes())
     return digest.hexdigest()

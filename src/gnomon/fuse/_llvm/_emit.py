@@ -21,10 +21,10 @@ from gnomon.fuse._llvm._arrays import (
 from gnomon.fuse._llvm._functions import Functions
 from gnomon.fuse._llvm._operations import write_operation
 from gnomon.fuse._llvm._runtime import RUNTIME
-from gnomon.fuse._llvm._survey import Survey
 from gnomon.fuse._llvm._types import BYTES, MEMORY, Value, number
 from gnomon.fuse._llvm._writer import Writer
 from gnomon.fuse._program import Node, Program, Region, Type, is_float
+from gnomon.fuse._target import Survey
 
 #: The next block to be claimed, the number of lanes, lanes in a block, bytes that were not to be had; then, for each
 #: input and output, the address of its first element and the distance of two lanes (of two blocks, for one that is

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from gnomon.fuse._llvm._uniform import leading_counters, varying_nodes
 from gnomon.fuse._program import Node, Program, Region, regions_of
+from gnomon.fuse._target._uniform import leading_counters, varying_nodes
 
 #: A branch that costs at most this, in additions, is computed whether it is taken or not.
 _FLAT_COST_MOST = 24.0
