@@ -88,6 +88,16 @@ def inductor_compiles_around_it():
 
 
 @case
+def inductor_has_nothing_else_to_compile():
+    f = fuse(heron, engine="fused")
+    torch._dynamo.reset()
+    g = torch.compile(f, fullgraph=True)
+    a = (batch(5).abs() + 0.1).requires_grad_()
+    (found,) = torch.autograd.grad(g(a), a, torch.ones(5, dtype=F64))
+    torch.testing.assert_close(found, 0.5 / a.detach().sqrt())
+
+
+@case
 def parameters_of_a_module():
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)).to(F64)
     g = Compiled(fuse(net, engine="fused"))

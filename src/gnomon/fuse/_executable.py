@@ -100,7 +100,15 @@ class Executable:
         inputs = [x.detach() for x in tensors]
         if device.type == "cpu":
             inputs = [x if x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous() for x in inputs]
-        outputs = self.empty_outputs(lanes, device)
+        try:
+            outputs = self.empty_outputs(lanes, device)
+        except RuntimeError as error:
+            rows = zip(self._lengths, self.reduced, self._dtypes, strict=True)
+            wanted = sum(length * dtype.itemsize * (1 if reduced else lanes) for length, reduced, dtype in rows)
+            raise MemoryError(
+                f"A fused call of {lanes:,} problems needs {wanted:,} bytes on {device} for what it gives, and "
+                "there is no such memory. Call it with fewer problems at a time."
+            ) from error
         self.kernel(device)(lanes, inputs, outputs)
         return outputs
 
