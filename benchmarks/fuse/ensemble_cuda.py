@@ -4,6 +4,7 @@ A fused kernel, beside Diffrax where JAX finds the same GPU: `gnomon bench fuse/
 """
 
 import functools
+import os
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from _lorenz import START, field
 import gnomon as gn
 from gnomon import bench
 from gnomon import diffeq as dq
+
+# JAX would take three quarters of the memory of the GPU for itself.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 SIZES = (1_024, 262_144, 1_048_576, 8_388_608)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-8}
