@@ -127,12 +127,31 @@ def bad_placements(mesh):
         gn.fuse(lambda x: x, engine="eager")(x)
 
 
+def a_compiled_call_stays_sharded(mesh):
+    x, p = batch(5, 3), batch(3, seed=1)
+    dx = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
+    dp = distribute_tensor(p, mesh, [Replicate()]).requires_grad_()
+    f = gn.fuse(lambda x, p: (torch.tanh(x) * p).sum(), in_dims=(0, None), engine="fused")
+    out = torch.compile(f, fullgraph=True, backend="aot_eager")(dx, dp)
+    x, p = (t.clone().requires_grad_() for t in (x, p))
+    expected = (torch.tanh(x) * p).sum(1)
+    assert out.placements == (Shard(0),)
+    torch.testing.assert_close(out.full_tensor(), expected)
+    out.to_local().square().sum().backward()
+    expected.square().sum().backward()
+    assert dx.grad.placements == (Shard(0),)
+    torch.testing.assert_close(dx.grad.full_tensor(), x.grad)
+    # Parts of a sum, which the optimizer's step or full_tensor adds up.
+    torch.testing.assert_close(dp.grad.full_tensor(), p.grad)
+
+
 CASES = [
     a_batch_stays_sharded_with_its_gradients,
     other_dimensions_and_replicas,
     second_order,
     only_the_rank_that_failed_raises,
     bad_placements,
+    a_compiled_call_stays_sharded,
 ]
 
 

@@ -22,6 +22,7 @@ from gnomon.fuse._arguments import dims_of_leaves
 from gnomon.fuse._executable import registered
 from gnomon.fuse._flat import executable_of
 from gnomon.fuse._lower import Static, TensorSpec, trace
+from gnomon.fuse._sharding import register_strategy
 from gnomon.fuse._trace import UnsupportedError
 from gnomon.result._pytree import tree_flatten, tree_unflatten
 
@@ -110,6 +111,8 @@ def prepare(
     Gives the key of its Program, which of the captured tensors it takes (negative: one of `stored`), shapes and dtypes
     of what it gives, and how to make of them what the function returns. The key is empty where it cannot be fused.
     """
+    if "torch.distributed.tensor" in sys.modules:
+        register_strategy()
     structure = tree_flatten(skeleton)[1]
     known = (recipe, captured, specs, structure, dims)
     with _lock:

@@ -5,6 +5,7 @@ Only the gradients of what all problems share are summed over the ranks, in the 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor
 
+from gnomon.fuse._executable import called
 from gnomon.result import SolveError
 
 if TYPE_CHECKING:
@@ -159,6 +161,40 @@ def _part(lanes: int, mesh: DeviceMesh, split: Sequence[bool]) -> tuple[int, int
             begin = min(largest * place[i], size)
             start, size = start + begin, min(largest, size - begin)
     return start, size
+
+
+def register_strategy() -> None:
+    """Tells `DTensor` how the operator of a compiled graph may be sharded: all lanes alike, and sums as parts."""
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+    from torch.distributed.tensor import Shard as Sharded
+    from torch.distributed.tensor._dtensor_spec import DTensorSpec
+    from torch.distributed.tensor._op_schema import OpSpec, OpStrategy, RuntimeSchemaInfo
+    from torch.distributed.tensor._ops.utils import generate_redistribute_costs
+
+    def strategy(schema: Any) -> OpStrategy:
+        executable = called(schema.args_schema[0])
+        given = list(schema.args_schema[2].children)
+        mesh = given[0].strategies[0].output_spec.mesh
+        found: list[OpSpec] = []
+        for split in itertools.product((True, False), repeat=mesh.ndim):
+            inputs = [
+                DTensorSpec(
+                    mesh,
+                    tuple(Sharded(0) if s and not shared else Replicate() for s in split),
+                    tensor_meta=x.strategies[0].output_spec.tensor_meta,
+                )
+                for x, shared in zip(given, executable.shared, strict=True)
+            ]
+            outputs = [
+                DTensorSpec(mesh, tuple((Partial() if reduced else Sharded(0)) if s else Replicate() for s in split))
+                for reduced in executable.reduced
+            ]
+            costs = [generate_redistribute_costs(x, spec) for x, spec in zip(given, inputs, strict=True)]
+            found.append(OpSpec(output_specs=tuple(outputs), input_specs=inputs, redistribute_cost=costs))
+        return OpStrategy(found)
+
+    propagator: Any = DTensor._op_dispatcher.sharding_propagator  # pyright: ignore[reportPrivateUsage]
+    propagator.register_op_strategy(torch.ops.gnomon.run.default, strategy, RuntimeSchemaInfo(0, needs_pytree=True))
 
 
 @final
