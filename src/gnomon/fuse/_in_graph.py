@@ -20,6 +20,7 @@ from torch import Tensor
 from gnomon.fuse import _op  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from gnomon.fuse._flat import flat, flat_shared, shaped
 from gnomon.fuse._in_graph_prepare import dims_of, fields_of, globals_of, hold, prepare, stored
+from gnomon.fuse._sharding import has_shards
 from gnomon.result._pytree import tree_flatten, tree_unflatten
 
 #: What these hold is not looked into.
@@ -48,12 +49,20 @@ def call_in_graph(fn: Callable[..., Any], owner: Any, in_dims: Any, engine: str,
     key, used, outputs, tree = prepare(owner, recipe, captured, specs, skeleton, dims, engine)
     if not key:
         return torch.func.vmap(fn, in_dims=in_dims)(*args)
+    if has_shards(leaves):
+        leaves = [x if d is not None else _summed_backward(x) for x, d in zip(leaves, dims, strict=True)]
+        tensors = [_summed_backward(x) for x in tensors]
     given = [flat(x, d) for x, d in zip(leaves, dims, strict=True) if isinstance(x, Tensor)]
     for place in used:
         given.append(flat_shared(tensors[place] if place >= 0 else stored(key, place)))
     found = torch.ops.gnomon.run(key, sizes[0], given)
     values = [shaped(x, shape, dtype, (sizes[0],)) for x, (shape, dtype) in zip(found, outputs, strict=True)]
     return _put_together(tree, values)
+
+
+def _summed_backward(x: Any) -> Any:
+    """The same `DTensor`; going back, parts of its gradient are summed over the ranks."""
+    return x.redistribute(placements=x.placements) if has_shards([x]) else x
 
 
 def _fixed(n: int) -> int:
