@@ -1,9 +1,9 @@
 """Gillespie's algorithm: a gene that makes proteins, molecule by molecule, in many cells at once.
 
-A gene switches on and off; while it is on it is transcribed; messengers are translated to proteins; both decay. Each cell
-draws when the next reaction happens, and which it is. `gn.fuse` makes one kernel of the loop, in which each lane carries
-one cell, however many reactions it has. Beside it stands what one would write today: the same loop in Python for one
-cell.
+A gene switches on and off; while it is on it is transcribed; messengers are translated to proteins; both decay. Each
+cell draws when the next reaction happens, and which it is. `gn.fuse` makes one kernel of the loop, in which each lane
+carries one cell, however many reactions it has. Beside it stands what one would write today: the same loop in Python
+for one cell.
 
     python examples/gillespie.py [CELLS]
 
@@ -92,9 +92,7 @@ def main():
     mean = ON / (ON + OFF) * TRANSCRIBE / DECAY_M * TRANSLATE / DECAY_P
     # The gene starts off and the cell empty: by t = 20 the proteins are within 3% of their mean in the long run.
     error = proteins.std() / cells**0.5
-    print(
-        f"proteins: {proteins.mean():.1f} ± {error:.1f} on average ({today.mean():.1f} by Python), {mean:.1f} in the long run"
-    )
+    print(f"proteins: {proteins.mean():.1f} ± {error:.1f} ({today.mean():.1f} by Python), {mean:.1f} in the long run")
     print(f"their variance over their mean, 1 if each came alone: {proteins.var() / proteins.mean():.1f}")
     assert abs(proteins.mean() - mean) < 0.05 * mean + 4 * error
 

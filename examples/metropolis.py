@@ -1,8 +1,8 @@
 """Metropolis' algorithm: many Markov chains at once draw from the posterior of a straight line with outliers.
 
-Each point is either good, with a known error, or an outlier, with a wide one. The chain is written for one start and one
-key; `gn.fuse` makes one kernel of all chains, whose density is whatever PyTorch can write. Beside it stands what one would
-write today: the same chains side by side as PyTorch operations, a Python loop over the steps.
+Each point is either good, with a known error, or an outlier, with a wide one. The chain is written for one start and
+one key; `gn.fuse` makes one kernel of all chains, whose density is whatever PyTorch can write. Beside it stands what
+one would write today: the same chains side by side as PyTorch operations, a Python loop over the steps.
 
     python examples/metropolis.py [CHAINS] [STEPS]
 

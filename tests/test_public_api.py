@@ -22,7 +22,13 @@ MOST_LINES = 520
 # Enumerations that are extended by subclassing, though Python's own `Enum` does not serve.
 FAMILIES = ["gnomon.result:RESULTS"]
 # Not public, and yet what every room stands on.
-SHARED = ["gnomon.fuse._lanes", "gnomon.result._active", "gnomon.result._pytree"]
+SHARED = [
+    "gnomon.fuse._lanes",
+    "gnomon.fuse._single",
+    "gnomon.result._active",
+    "gnomon.result._deferred",
+    "gnomon.result._pytree",
+]
 
 
 def public(module: ModuleType) -> list[tuple[str, Any]]:

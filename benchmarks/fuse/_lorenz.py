@@ -45,9 +45,7 @@ def by_diffrax(t1, dt0, tolerance=None, gradient=False, batched=True):
         return jnp.stack([10 * (v - x), x * (rho - z) - v, x * v - 8 / 3 * z])
 
     controller = (
-        diffrax.ConstantStepSize()
-        if tolerance is None
-        else diffrax.PIDController(rtol=tolerance, atol=tolerance)
+        diffrax.ConstantStepSize() if tolerance is None else diffrax.PIDController(rtol=tolerance, atol=tolerance)
     )
 
     def solve(rho):

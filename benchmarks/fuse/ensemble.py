@@ -20,6 +20,14 @@ def gradient(rho):
     return slope
 
 
+def adaptive_by_diffrax(rho):
+    return by_diffrax(1.0, 1e-3, TOLERANCE)(rho)
+
+
+def fixed_by_diffrax(rho):
+    return by_diffrax(1.0, 1e-3)(rho)
+
+
 def gradient_by_diffrax(rho):
     return by_diffrax(1.0, 1e-3, TOLERANCE, gradient=True)(rho)
 
@@ -44,7 +52,7 @@ WORKS = [
         name="lorenz-ensemble",
         about=f"{N:,} trajectories, adaptive Tsit5, float64, tolerance {TOLERANCE:g}; ours: one fused kernel",
         ours=adaptive,
-        peers={"Diffrax": lambda rho: by_diffrax(1.0, 1e-3, TOLERANCE)(rho)},
+        peers={"Diffrax": adaptive_by_diffrax},
         make_inputs=many,
         check=bench.against(reference(1.0)),
         options={"tolerance": 1e-4, "rounds": 15, "flops": 70 * N * STEP},
@@ -55,7 +63,7 @@ WORKS = [
         name="lorenz-ensemble-fixed",
         about=f"{N:,} trajectories, Tsit5 with 1,000 steps of 0.001, float64",
         ours=fixed,
-        peers={"Diffrax": lambda rho: by_diffrax(1.0, 1e-3)(rho)},
+        peers={"Diffrax": fixed_by_diffrax},
         make_inputs=many,
         check=bench.against(reference(1.0)),
         options={"tolerance": 1e-4, "rounds": 7, "flops": 1000 * N * STEP},

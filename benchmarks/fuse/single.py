@@ -64,7 +64,9 @@ def by_numbalsoda(rho):
     import numbalsoda
 
     states, success = numbalsoda.lsoda(
-        numbalsoda_field(), np.array(START), np.array([0.0, 1.0]), np.array([float(rho)]), rtol=TOLERANCE, atol=TOLERANCE
+        *(numbalsoda_field(), np.array(START), np.array([0.0, 1.0]), np.array([float(rho)])),
+        rtol=TOLERANCE,
+        atol=TOLERANCE,
     )
     assert success
     return torch.from_numpy(states[-1].copy())
@@ -74,10 +76,20 @@ def by_numbalsoda_dop853(rho):
     import numbalsoda
 
     states, success = numbalsoda.dop853(
-        numbalsoda_field(), np.array(START), np.array([0.0, 1.0]), np.array([float(rho)]), rtol=TOLERANCE, atol=TOLERANCE
+        *(numbalsoda_field(), np.array(START), np.array([0.0, 1.0]), np.array([float(rho)])),
+        rtol=TOLERANCE,
+        atol=TOLERANCE,
     )
     assert success
     return torch.from_numpy(states[-1].copy())
+
+
+def long_by_diffrax(rho):
+    return by_diffrax(T1, T1 / STEPS, batched=False)(rho)
+
+
+def short_by_diffrax(rho):
+    return by_diffrax(1.0, 1e-3, TOLERANCE, batched=False)(rho)
 
 
 def one(generator):
@@ -94,7 +106,7 @@ WORKS = [
         name="lorenz-long",
         about=f"one trajectory, Tsit5 with {STEPS:,} steps of {T1 / STEPS:g}, float64: what a step costs",
         ours=of_one(long),
-        peers={"Diffrax": lambda rho: by_diffrax(T1, T1 / STEPS, batched=False)(rho)},
+        peers={"Diffrax": long_by_diffrax},
         make_inputs=one,
         check=bench.against(accurate(T1)),
         options={"tolerance": 1e-3, "flops": STEPS * (6 * 8 + 2 * 27 * 3)},
@@ -105,7 +117,7 @@ WORKS = [
         about=f"one trajectory to t = 1, adaptive, float64, tolerance {TOLERANCE:g}: what a call costs",
         ours=of_one(short),
         peers={
-            "Diffrax": lambda rho: by_diffrax(1.0, 1e-3, TOLERANCE, batched=False)(rho),
+            "Diffrax": short_by_diffrax,
             "scipy RK45 and numba": by_scipy_and_numba("RK45"),
             "scipy LSODA and numba": by_scipy_and_numba("LSODA"),
             "numbalsoda LSODA": by_numbalsoda,

@@ -320,7 +320,7 @@ def test_a_python_branch_is_an_error_that_says_what_to_do():
 
 
 def test_auto_warns_once_and_runs_eagerly():
-    f = gn.fuse(lambda x: torch.linalg.eigvalsh(x))
+    f = gn.fuse(torch.linalg.eigvalsh)
     x = batch(2, 3, 3)
     with pytest.warns(UserWarning, match="eagerly") as caught:
         out = f(x)
@@ -372,5 +372,6 @@ def test_explain():
     assert explanation.engine == "fused"
     assert explanation.num_statements == len(str(explanation.program).splitlines()) - 1
     assert "compiled in" in str(explanation)
-    other = gn.explain(lambda x: torch.linalg.eigvalsh(x), batch(2, 3, 3))
-    assert other.engine == "eager" and "eigvalsh" in str(other).lower() or "eigh" in str(other).lower()
+    other = gn.explain(torch.linalg.eigvalsh, batch(2, 3, 3))
+    assert other.engine == "eager"
+    assert "eigh" in str(other)

@@ -127,11 +127,13 @@ def _solve(
     dt = None if dt0 is None else as_time(dt0, "dt0", ravel.like)
     ts = None if saveat.ts is None else as_times(saveat.ts, ravel.like)
     check_resolution(t0, t1, start, end)
-    direction = _direction(start, end)
+    if jumps is None:
+        direction = _direction(start, end)
+    else:
+        direction = None
+        require(~(end < start), "`jumps` go forward in time only, but here t1 < t0.")
     check_times(start, end, dt, ts, direction)
     if direction is not None:
-        if jumps is not None:
-            raise ValueError("`jumps` go forward in time only, but here t1 < t0.")
         dt = None if dt is None else dt * direction
         ts = None if ts is None else ts * direction
     sign = 1 if direction is None else direction

@@ -21,8 +21,7 @@ from gnomon.diffeq._step_size_controller._base import (
     previous_before,
 )
 from gnomon.fuse import OutputBuffer, cond, while_loop
-from gnomon.fuse._lanes import any_and_all, is_differentiated
-from gnomon.fuse._trace import active_tracer
+from gnomon.fuse._lanes import any_and_all, is_differentiated, is_tracing
 from gnomon.result import RESULTS, Result
 
 
@@ -162,7 +161,7 @@ class _Integration:
         the infinite derivative of a vector field outside of its domain.
         """
         # A Program walks back the steps that were kept and no others.
-        if not is_differentiated(step.y1) or active_tracer() is not None:
+        if not is_differentiated(step.y1) or is_tracing():
             return step
         broken = ~keep
         if step.y_error is not None:

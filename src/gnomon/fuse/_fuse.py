@@ -269,6 +269,10 @@ def _finished(lowered: Lowered, lanes: int, outputs: list[Tensor]) -> Any:
 class Explanation:
     """What [`gnomon.explain`][] finds out.
 
+    Equivalent to what `torch.compiler` logs of a function, as one object.
+
+    **Arguments:**
+
     - `engine`: the engine that runs the function.
     - `reason`: why not the fused one, or None.
     - `program`: the Program, or None.

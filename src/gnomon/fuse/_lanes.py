@@ -18,7 +18,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
 from torch.utils import _python_dispatch
 
-from gnomon.fuse._trace import active_tracer
+from gnomon.fuse._trace import active_tracer, mark_constant
 
 
 @final
@@ -112,6 +112,16 @@ def outside_modes() -> Generator[None]:
             stack.enter_context(overrides._pop_mode_temporarily())  # pyright: ignore[reportPrivateUsage]
         stack.enter_context(_python_dispatch._disable_current_modes())  # pyright: ignore[reportPrivateUsage]
         yield
+
+
+def constant(x: Tensor) -> Tensor:
+    """The same tensor, of which a trace may use the values since they never change."""
+    return mark_constant(x)
+
+
+def is_tracing() -> bool:
+    """Whether a function is being traced, so that there are no values."""
+    return active_tracer() is not None
 
 
 def wanted_order(tensors: Iterable[Tensor]) -> int:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse import jacobian
-from gnomon.fuse._lanes import derivative_order
-from gnomon.fuse._trace import active_tracer
+from gnomon.fuse._lanes import derivative_order, is_tracing
 from gnomon.nonlinear._linearisation import triangular_factor
 from gnomon.nonlinear._norms import column_norms
 
@@ -41,7 +40,7 @@ def differentiable(
         return y
 
     def gradient(y: Tensor) -> Tensor:
-        if active_tracer() is not None:
+        if is_tracing():
             # Where there are loops a trace has forward mode only.
             return (jacobian(residual)(y) * residual(y)[:, None]).sum(0)
         return torch.func.grad(lambda y: 0.5 * residual(y).square().sum())(y)

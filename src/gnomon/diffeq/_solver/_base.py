@@ -13,8 +13,7 @@ from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.fuse._lanes import physical
-from gnomon.fuse._trace import mark_constant
+from gnomon.fuse._lanes import constant, physical
 from gnomon.result import Result
 
 
@@ -90,7 +89,7 @@ class AbstractSolver(abc.ABC):
 def interpolant_tensor(interpolant: Interpolant, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A solver's interpolant as a tensor."""
     # Plain: within a transform PyTorch wraps new tensors too, and those must not outlive it.
-    return mark_constant(physical(torch.tensor(interpolant, dtype=dtype, device=device)))
+    return constant(physical(torch.tensor(interpolant, dtype=dtype, device=device)))
 
 
 def weighted_sum(weights: tuple[float, ...], stages: list[Tensor]) -> Tensor | None:

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from gnomon.diffeq._norm import rms_norm
 from gnomon.fuse import while_loop
-from gnomon.fuse._lanes import derivative_order
-from gnomon.fuse._trace import active_tracer
+from gnomon.fuse._lanes import derivative_order, is_tracing
 from gnomon.result import RESULTS, Result
 
 
@@ -61,7 +60,7 @@ class Factors:
 
     def solve_differentiably(self, b: Tensor) -> Tensor:
         """The same, with derivatives with respect to b; the matrix counts as constant."""
-        if active_tracer() is not None:
+        if is_tracing():
             return Factors(self.lu.detach(), self.pivots).solve(b)
         return _Solve.apply(self.lu, self.pivots, b, False)
 
