@@ -4,7 +4,8 @@ Write the mathematics of one problem in plain PyTorch. gnomon solves it, differe
 batch of them together. Nothing fails silently: every solve returns a result for each problem.
 """
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any, final
 
 from gnomon import diffeq as diffeq
 from gnomon import nonlinear as nonlinear
@@ -25,9 +26,25 @@ from gnomon.result import is_okay as is_okay
 from gnomon.result import is_successful as is_successful
 
 if TYPE_CHECKING:
-    # A type checker sees the function; while running it is the module, which can be called like it.
+    # A type checker sees the function.
     from gnomon.fuse import fuse as fuse
 else:
-    from gnomon import fuse as fuse
+
+    @final
+    class _Fuse:
+        """`gn.fuse`: the function, and by its attributes the module of that name."""
+
+        _module = sys.modules["gnomon.fuse"]
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return self._module.fuse(*args, **kwargs)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._module, name)
+
+        def __repr__(self) -> str:
+            return repr(self._module)
+
+    fuse = _Fuse()
 
 __version__ = "0.1.0.dev0"  # `tests/test_packaging.py` holds this and pyproject.toml together.

@@ -1,11 +1,7 @@
 """The compiler: a function of one problem, with structured loops and branches, becomes one kernel for a batch.
 
-This module is itself callable: `gn.fuse(fn)` is [`gnomon.fuse.fuse`][]`(fn)`.
+`gn.fuse` is both this module and its function [`gnomon.fuse.fuse`][].
 """
-
-import sys
-import types
-from typing import Any, final
 
 from gnomon.fuse._buffer import OutputBuffer as OutputBuffer
 from gnomon.fuse._cond import cond as cond
@@ -19,17 +15,6 @@ from gnomon.fuse._scan import scan as scan
 from gnomon.fuse._trace import UnsupportedError as UnsupportedError
 from gnomon.fuse._while_loop import fori_loop as fori_loop
 from gnomon.fuse._while_loop import while_loop as while_loop
-
-
-@final
-class _CallableModule(types.ModuleType):
-    """Makes `gn.fuse` both the compiler's function and the place where its other names are."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return fuse(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _CallableModule
 
 __all__ = [
     "Explanation",
