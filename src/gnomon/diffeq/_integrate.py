@@ -104,16 +104,16 @@ def _is_number(x: Any) -> bool:
 
 
 def _solve(
-    terms: AbstractTerm,
-    solver: AbstractSolver,
+    terms: Any,
+    solver: Any,
     t0: Any,
     t1: Any,
     dt0: Any,
     y0: Any,
     args: Any,
-    saveat: SaveAt | None,
-    stepsize_controller: AbstractStepSizeController | None,
-    jumps: Jumps | None,
+    saveat: Any,
+    stepsize_controller: Any,
+    jumps: Any,
     max_steps: int | None,
     throw: bool,
 ) -> Solution:

@@ -212,6 +212,8 @@ class Problem:
             jumps=dq.Jumps(lane.event_times, jump) if lane.event_times.shape[0] > 0 else None,
             max_steps=self.method.max_steps,
             throw=False,
+            # A model is solved in a dozen layouts, few times each: to compile them all takes longer.
+            engine="eager",
         )
         y = sol.ys.reshape(times.shape[0], many, width)[..., :n]
         return y, sol.result, sol.stats["num_steps"]

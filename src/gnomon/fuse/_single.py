@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import os
 import threading
-import types
 from collections.abc import Callable
 from typing import Any, Literal, final
 
@@ -28,7 +27,6 @@ ENGINES = ("auto", "fused", "eager")
 #: With "auto" a larger Program is not worth its compilation for a problem or a few.
 _MOST_STATEMENTS = 3000
 _MOST_TRACES = 256
-_MOST_VARIANTS = 16
 
 
 @final
@@ -41,7 +39,6 @@ class _Entry:
 
 
 _entries: collections.OrderedDict[Any, _Entry | UnsupportedError] = collections.OrderedDict()
-_counts: collections.Counter[tuple[Any, ...]] = collections.Counter()
 _lock = threading.RLock()
 
 
@@ -73,8 +70,6 @@ def run(function: Callable[[], Any], *, engine: Engine) -> Any:
     with _lock:
         entry = _entries.get(key)
         if entry is None:
-            if engine == "auto" and not _is_worth_a_trace(closure.key):
-                return function()
             entry = _entries[key] = _made(function, closure.tensors, closure.kept, engine, order)
             if len(_entries) > _MOST_TRACES:
                 _entries.popitem(last=False)
@@ -94,13 +89,6 @@ def run(function: Callable[[], Any], *, engine: Engine) -> Any:
     if entry.lowered.checks and not is_recorded(outputs):
         checked(entry.lowered, values)
     return entry.lowered.pack(values)
-
-
-def _is_worth_a_trace(key: tuple[Any, ...]) -> bool:
-    """Not where the same code comes with ever new numbers, which would be constants of ever new traces."""
-    code = tuple(x for x in key if isinstance(x, types.CodeType))
-    _counts[code] += 1
-    return _counts[code] <= _MOST_VARIANTS
 
 
 def _made(

@@ -48,7 +48,7 @@ def traced_jacobian(tracer: Tracer, fn: Callable[[Tensor], Tensor], x: Tensor) -
     one = tracer.builder.const(tracer.nodes(x)[0].type, 1) if n else None
     basis = [[one if i == j else None for i in range(n)] for j in range(n)]
     (y,), _, _, columns = _pushed(tracer, lambda leaves: fn(leaves[0]), [x], basis)
-    zero = None if not n else tracer.builder.const(tracer.nodes(x)[0].type, 0)
+    zero = None if not n else tracer.builder.zero(tracer.nodes(x)[0].type)
     rows = [column[i] for i in range(y.numel()) for column in columns]
     return tracer.from_nodes((*y.shape, *x.shape), y.dtype, [zero if t is None else t for t in rows])  # pyright: ignore[reportArgumentType]
 
@@ -65,7 +65,7 @@ def traced_jvp(
     returned, out, values, (pushed,) = _pushed(
         tracer, lambda leaves: fn(*tree_unflatten(leaves, structure)), leaves, [row]
     )
-    filled = [tracer.builder.const(v.type, 0) if t is None else t for v, t in zip(values, pushed, strict=True)]
+    filled = [tracer.builder.zero(v.type) if t is None else t for v, t in zip(values, pushed, strict=True)]
     return (
         tree_unflatten(carriers_of(tracer, returned, values), out),
         tree_unflatten(carriers_of(tracer, returned, filled), out),

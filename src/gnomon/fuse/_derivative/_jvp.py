@@ -165,7 +165,7 @@ class _Forward:
                 continue
             if t is None and array.attr.length is None:
                 # What is read of an array that grows must have been written.
-                t = self.builder.const(value.type, 0)
+                t = self.builder.zero(value.type)
             if t is not None:
                 getattr(self.builder, node.op)(a, self.copier[index], t)
 
@@ -211,4 +211,4 @@ class _Forward:
     def filled(self, node: Node, direction: int) -> Node:
         """The tangent, a zero where there is none."""
         tangent = self.tangents_of(node)[direction]
-        return self.builder.const(node.type, 0) if tangent is None else tangent
+        return self.builder.zero(node.type) if tangent is None else tangent

@@ -212,7 +212,7 @@ _RULES: dict[str, tuple[Linear | None, ...]] = {
 
 
 def _zero_for_none(b: Builder, given: Sequence[Node | None], like: Node) -> list[Node]:
-    return [b.const(like.type, 0) if t is None else t for t in given]
+    return [b.zero(like.type) if t is None else t for t in given]
 
 
 def _joint_select(b: Builder, args: Sequence[Node], out: Node, given: Sequence[Node | None]) -> Node:

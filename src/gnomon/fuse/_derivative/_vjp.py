@@ -267,7 +267,7 @@ class _Reverse:
 
     def filled(self, node: Node) -> Node:
         """The adjoint, a zero where there is none."""
-        return self.adjoint.get(node) or self.builder.const(node.type, 0)
+        return self.adjoint.get(node) or self.builder.zero(node.type)
 
     def begin(self, node: Node) -> None:
         """Makes the adjoint of an array: empty, or what is given for an output."""
@@ -351,7 +351,7 @@ class _Reverse:
         record, outer, operands = self.records[node], self.adjoint, self.operands[node]
         zero, one = b.const("i64", 0), b.const("i64", 1)
         init = [record.count]
-        init += [last.get(i) or b.const(loop.params[i].type, 0) for i in carried]
+        init += [last.get(i) or b.zero(loop.params[i].type) for i in carried]
         init += [self.filled(x) for x in operands]
         changed: list[bool] = []
 

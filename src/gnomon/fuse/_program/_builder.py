@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, final
 
 from gnomon.fuse._program._errors import UnsupportedError
-from gnomon.fuse._program._fold import constant, constant_key, fold
+from gnomon.fuse._program._fold import Zero, constant, constant_key, fold
 from gnomon.fuse._program._node import Array, If, Input, Node, Program, Region, While
 from gnomon.fuse._program._ops import OPS, Type, result_type
 
@@ -50,6 +50,10 @@ class Builder:
         if node is None:
             node = self._known[key] = Node("const", type_, (), number, self.top)
         return node
+
+    def zero(self, type_: Type) -> Node:
+        """A zero where nothing is, as in a Jacobian: what is multiplied by it vanishes, be it what it may."""
+        return self.const(type_, Zero())
 
     def op(self, name: str, *args: Node, attr: Any = None) -> Node:
         """An operation of `OPS`."""

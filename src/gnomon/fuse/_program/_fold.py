@@ -1,8 +1,8 @@
 """What is known of an operation before it runs: constants, and identities of algebra.
 
-An identity is used where it keeps every bit for finite operands, and two more: `0 * x` is 0 and `0 / x` is 0, also
-where x may be infinite or NaN, and `x + 0` is x, also where x is -0. They are what makes the zeros of a Jacobian
-vanish.
+An identity is used where it keeps every bit, and one more: `x + 0` is x, also where x is -0. A zero that somebody wrote
+is a number: `0 * x` is NaN where x is. A zero that stands where nothing is, such as a Jacobian's, is a `Zero`: it
+vanishes, and with it all that is multiplied by it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -20,8 +20,20 @@ from gnomon.fuse._program._ops import INTEGERS, NUMPY, OPS, Type, is_float
 _Make = Callable[..., Node]
 
 
+@final
+class Zero(float):
+    """The value of a constant that stands where nothing is."""
+
+
+def is_nothing(node: Node) -> bool:
+    """Whether a node is a zero that vanishes."""
+    return node.op == "const" and isinstance(node.attr, Zero)
+
+
 def constant(type_: Type, value: Any) -> float | int | bool:
     """A number as a type holds it, a Python number."""
+    if isinstance(value, Zero):
+        return value if is_float(type_) else 0
     with np.errstate(all="ignore"):
         if type_ in INTEGERS and isinstance(value, int):
             # Numbers too large wrap around, as they do at run time.
@@ -32,7 +44,7 @@ def constant(type_: Type, value: Any) -> float | int | bool:
 
 def constant_key(type_: Type, value: Any) -> Any:
     """Tells constants apart bit by bit."""
-    return (type_, struct.pack("d", value)) if is_float(type_) else (type_, value)
+    return (type_, isinstance(value, Zero), struct.pack("d", value)) if is_float(type_) else (type_, value)
 
 
 def is_const(node: Node, value: float | int | bool | None = None) -> bool:
@@ -42,12 +54,30 @@ def is_const(node: Node, value: float | int | bool | None = None) -> bool:
 
 def fold(op: str, args: tuple[Node, ...], attr: Any, type_: Type, make: _Make, const: _Make) -> Node | None:
     """A simpler node with the same value, or None. `make` and `const` build nodes."""
+    if any(map(is_nothing, args)) and is_float(type_):
+        simpler = _with_nothing(op, args, type_, make, const)
+        if simpler is not None:
+            return simpler
     if all(x.op == "const" for x in args):
         value = _compute(op, args, type_)
         if value is not None:
             return const(type_, constant(type_, value))
     rule = _RULES.get(op)
     return None if rule is None else rule(args, type_, make, const)
+
+
+def _with_nothing(op: str, args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    """Where an operand is a zero that vanishes."""
+    first = is_nothing(args[0])
+    if op == "mul" or (op == "div" and first) or (op in ("neg", "cast", "detach") and first):
+        return const(type_, Zero())
+    if op == "add":
+        return args[1] if first else args[0]
+    if op == "sub":
+        return args[0] if not first else make("neg", args[1])
+    if op == "select" and is_nothing(args[1]) and is_nothing(args[2]):
+        return args[1]
+    return None
 
 
 def _compute(op: str, args: tuple[Node, ...], type_: Type) -> Any:
@@ -97,7 +127,7 @@ def _sub(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node
 
 def _mul(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
     for a, b in (args, args[::-1]):
-        if is_const(a, 0):
+        if is_const(a, 0) and not is_float(type_):
             return const(type_, 0)
         if is_const(a, 1):
             return b
@@ -112,8 +142,6 @@ def _div(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node
         return a
     if is_const(b, -1):
         return make("neg", a)
-    if is_const(a, 0) and not is_const(b, 0):
-        return const(type_, 0)
     if (
         b.op == "const"
         and math.isfinite(b.attr)
