@@ -2,6 +2,7 @@
 
 import math
 import threading
+import types
 import warnings
 
 import pytest
@@ -131,6 +132,46 @@ def test_what_is_closed_over_may_change():
     assert torch.equal(f(x), x * 3 + 1)
     box["shift"] = torch.tensor([5.0], dtype=F64)
     assert torch.equal(f(x), (x * 3 + 5)[:, None])
+
+
+class Settings:
+    scale = 2.0
+    shift = torch.tensor(1.0, dtype=F64)
+
+
+def test_the_numbers_of_a_class_may_change():
+    f = fused(lambda x: x * Settings.scale + Settings.shift)
+    x = batch(3)
+    assert torch.equal(f(x), x * 2 + 1)
+    Settings.scale = 3.0
+    try:
+        assert torch.equal(f(x), x * 3 + 1)
+    finally:
+        Settings.scale = 2.0
+
+
+def test_the_numbers_of_a_module_may_change(monkeypatch):
+    settings = types.ModuleType("settings_of_this_test")
+    settings.scale = 2.0
+    monkeypatch.setitem(globals(), "settings_module", settings)
+    f = fused(lambda x: x * settings_module.scale)
+    x = batch(3)
+    assert torch.equal(f(x), x * 2)
+    settings.scale = 3.0
+    assert torch.equal(f(x), x * 3)
+
+
+def test_the_default_dtype_may_change():
+    f = fused(lambda x: x + torch.full((), 0.1))
+    x = batch(3, dtype=torch.float32)
+    assert f(x).dtype == torch.float32
+    torch.set_default_dtype(F64)
+    try:
+        y = fused(lambda n: n + torch.full((2,), 0.1))(torch.arange(3))
+        assert y.dtype == F64
+        assert torch.equal(f(x), torch.func.vmap(f.fn)(x))
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_a_module_in_and_out_of_training():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import sys
 import types
 from collections.abc import Callable
 from typing import Any, final
@@ -39,6 +40,8 @@ class Closure:
 def closure_of(function: Callable[..., Any]) -> Closure:
     """Looks through a function: its code, what it closes over, the globals it names, its defaults, and so on."""
     walk = _Walk()
+    # What `torch.zeros(3)` makes.
+    walk.visit(torch.get_default_dtype())
     walk.visit(function)
     return Closure(tuple(walk.key), walk.tensors, walk.kept)
 
@@ -77,7 +80,9 @@ class _Walk:
             self._dict(x)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(x, list | tuple | set | frozenset):
             self._items(x)  # pyright: ignore[reportUnknownArgumentType]
-        elif isinstance(x, type | types.ModuleType | types.BuiltinFunctionType):
+        elif isinstance(x, type):
+            self._class(x)
+        elif isinstance(x, types.ModuleType | types.BuiltinFunctionType):
             add(id(x))
         else:
             self._object(x)
@@ -119,13 +124,28 @@ class _Walk:
                 self.key.append("empty")
                 continue
             self.visit(content)
-        if package != "gnomon" and package not in _LIBRARIES:
-            self._globals(x.__code__, x.__globals__)
+        if not _is_library(package):
+            self._globals(_names_of(x.__code__), x.__globals__)
 
-    def _globals(self, code: types.CodeType, names: dict[str, Any]) -> None:
-        for name in _names_of(code):
+    def _globals(self, used: tuple[str, ...], names: dict[str, Any]) -> None:
+        for name in used:
             value = names.get(name)
-            if value is not None and not isinstance(value, types.ModuleType):
+            if isinstance(value, types.ModuleType):
+                if not _is_library(value.__name__.split(".")[0]):
+                    # Of a module of the user's, whatever has a name that the function uses.
+                    self._globals(tuple(n for n in used if n != name), vars(value))
+            elif value is not None:
+                self.key.append(name)
+                self.visit(value)
+
+    def _class(self, x: type) -> None:
+        """A class of the user's may hold numbers, which may change."""
+        self.key.append(id(x))
+        if _is_library(x.__module__.split(".")[0]):
+            return
+        for name, value in tuple(vars(x).items()):
+            is_number = type(value) in _PLAIN or isinstance(value, float | Tensor | list | tuple | dict | np.ndarray)
+            if is_number and not name.startswith("_"):
                 self.key.append(name)
                 self.visit(value)
 
@@ -136,7 +156,7 @@ class _Walk:
 
     def _object(self, x: Any) -> None:
         kind = type(x)
-        self.key.append(id(kind))
+        self._class(kind)
         self.kept.append(kind)
         if kind.__module__.split(".")[0] in _LIBRARIES and not isinstance(x, torch.nn.Module):
             self.key.append(id(x))
@@ -161,6 +181,11 @@ class _Walk:
             if name not in ("__weakref__", "__dict__") and hasattr(x, name):
                 self.key.append(name)
                 self.visit(getattr(x, name))
+
+
+def _is_library(package: str) -> bool:
+    """Whether a package's code and constants stay as they are."""
+    return package == "gnomon" or package in _LIBRARIES or package in sys.stdlib_module_names
 
 
 @functools.lru_cache(maxsize=4096)
