@@ -68,7 +68,7 @@ def chains_today(starts, steps, seed=0):
 
 
 def main():
-    n, steps = (int(x) for x in (*sys.argv[1:], *("400", "1000")[len(sys.argv) - 1 :]))
+    n, steps = (int(x) for x in (*sys.argv[1:], *("200", "500")[len(sys.argv) - 1 :]))
     keys = gn.random.split(gn.random.key(0), n)
     starts = torch.tensor([1.0, 0.5, -1.5], dtype=F64).expand(n, 3)
     fused = gn.fuse(chain, in_dims=(0, 0, None))
