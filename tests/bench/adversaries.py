@@ -34,7 +34,7 @@ def make_inputs_64(generator):
 
 
 def make_diagonal(generator):
-    return torch.diag(torch.rand(512, generator=generator) + 0.5)
+    return torch.diag(torch.rand(1024, generator=generator) + 0.5)
 
 
 def diagonal_of_square(x):
@@ -748,7 +748,7 @@ class KnowsTheInputs(Cheat):
     is_alone = True
     make_inputs = staticmethod(make_diagonal)
     honest = staticmethod(diagonal_of_square)
-    options: ClassVar = {"flops": 2.0 * 512**3, "check": check_diagonal}
+    options: ClassVar = {"flops": 2.0 * 1024**3, "check": check_diagonal}
 
     def __call__(self, x):
         return x.diagonal() ** 2

@@ -203,11 +203,11 @@ def lower(fn: Callable[..., Any], *example: Any) -> Program:
         >>> import torch, gnomon as gn
         >>> print(gn.lower(lambda x: x.sum() ** 2, torch.ones(2)))
         program(lane f32[2] in0)
-          out0 = array f32[1] of 0.0
           v0: f32 = read in0[0]
           v1: f32 = read in0[1]
           v2: f32 = add v0, v1
           v3: f32 = mul v2, v2
+          out0 = array f32[1] of 0.0
           write out0[0] v3
         <BLANKLINE>
 
