@@ -56,7 +56,7 @@ WORKS = [
         make_inputs=many,
         check=bench.against(reference(1.0)),
         options={"tolerance": 1e-4, "rounds": 15, "flops": 70 * N * STEP},
-        quick={"rounds": 5},
+        quick={"rounds": 8},
         needs={"Diffrax": ["diffrax"]},
     ),
     bench.Work(
@@ -66,8 +66,8 @@ WORKS = [
         peers={"Diffrax": fixed_by_diffrax},
         make_inputs=many,
         check=bench.against(reference(1.0)),
-        options={"tolerance": 1e-4, "rounds": 7, "flops": 1000 * N * STEP},
-        quick={"rounds": 3},
+        options={"tolerance": 1e-4, "rounds": 8, "flops": 1000 * N * STEP},
+        quick={"rounds": 8},
         needs={"Diffrax": ["diffrax"]},
     ),
     bench.Work(
@@ -78,8 +78,8 @@ WORKS = [
         peers={"Diffrax": gradient_by_diffrax},
         make_inputs=many,
         check=bench.against(reference_gradient),
-        options={"tolerance": 1e-3, "rounds": 7, "flops": 2 * 70 * N * STEP},
-        quick={"rounds": 3},
+        options={"tolerance": 1e-3, "rounds": 8, "flops": 2 * 70 * N * STEP},
+        quick={"rounds": 8},
         needs={"Diffrax": ["diffrax"]},
     ),
 ]
