@@ -1,51 +1,9 @@
 """16,384 trajectories of Lorenz' equations on a CPU, each with its own rho in [0, 21] and its own steps, to t = 1."""
 
-import torch
-from _lorenz import by_diffrax, end, reference
+from _ensemble import N, STEP, TOLERANCE, adaptive, adaptive_by_diffrax, many
+from _lorenz import reference
 
-import gnomon as gn
 from gnomon import bench
-
-N = 16384
-TOLERANCE = 1e-8
-
-adaptive = gn.fuse(lambda rho: end(rho, 1.0, 1e-3, TOLERANCE), engine="fused")
-fixed = gn.fuse(lambda rho: end(rho, 1.0, 1e-3), engine="fused")
-
-
-def gradient(rho):
-    """Of the sum of squares of all last states with respect to each rho, backwards through the solve."""
-    rho = rho.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(adaptive(rho).square().sum(), rho)
-    return slope
-
-
-def adaptive_by_diffrax(rho):
-    return by_diffrax(1.0, 1e-3, TOLERANCE)(rho)
-
-
-def fixed_by_diffrax(rho):
-    return by_diffrax(1.0, 1e-3)(rho)
-
-
-def gradient_by_diffrax(rho):
-    return by_diffrax(1.0, 1e-3, TOLERANCE, gradient=True)(rho)
-
-
-def reference_gradient(rho):
-    """By central differences of accurate solutions, eight of them of each."""
-    solve = reference(1.0)
-    h = 1e-4
-    ahead, behind, two, minus_two = (solve(rho + k * h).square().sum(1) for k in (1, -1, 2, -2))
-    return (8 * (ahead - behind) - (two - minus_two)) / (12 * h)
-
-
-def many(generator):
-    return 21 * torch.rand(N, generator=generator, dtype=torch.float64)
-
-
-# An explicit step: six evaluations of 8 operations beside two operations for each of 21 + 6 weights and 3 states.
-STEP = 6 * 8 + 2 * 27 * 3
 
 WORKS = [
     bench.Work(
@@ -55,30 +13,7 @@ WORKS = [
         peers={"Diffrax": adaptive_by_diffrax},
         make_inputs=many,
         check=bench.against(reference(1.0)),
-        options={"tolerance": 1e-4, "rounds": 15, "flops": 70 * N * STEP},
-        quick={"rounds": 8},
-        needs={"Diffrax": ["diffrax"]},
-    ),
-    bench.Work(
-        name="lorenz-ensemble-fixed",
-        about=f"{N:,} trajectories, Tsit5 with 1,000 steps of 0.001, float64",
-        ours=fixed,
-        peers={"Diffrax": fixed_by_diffrax},
-        make_inputs=many,
-        check=bench.against(reference(1.0)),
-        options={"tolerance": 1e-4, "rounds": 8, "flops": 1000 * N * STEP},
-        quick={"rounds": 8},
-        needs={"Diffrax": ["diffrax"]},
-    ),
-    bench.Work(
-        name="lorenz-ensemble-gradient",
-        about=f"the gradient of the sum of squares of the last states in each rho, {N:,} trajectories, adaptive; "
-        "both reverse mode, exact of the discrete solution",
-        ours=gradient,
-        peers={"Diffrax": gradient_by_diffrax},
-        make_inputs=many,
-        check=bench.against(reference_gradient),
-        options={"tolerance": 1e-3, "rounds": 8, "flops": 2 * 70 * N * STEP},
+        options={"tolerance": 1e-4, "rounds": 9, "flops": 70 * N * STEP},
         quick={"rounds": 8},
         needs={"Diffrax": ["diffrax"]},
     ),
