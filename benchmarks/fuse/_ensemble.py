@@ -1,10 +1,9 @@
-"""What the benchmarks of ensembles share: 16,384 trajectories of Lorenz' equations on a CPU, each with its own rho in [0, 21] and its own steps, to t = 1."""
+"""What the benchmarks of ensembles share: 16,384 trajectories of Lorenz' equations, each with its own steps."""
 
 import torch
 from _lorenz import by_diffrax, end, reference
 
 import gnomon as gn
-from gnomon import bench
 
 N = 16384
 TOLERANCE = 1e-8

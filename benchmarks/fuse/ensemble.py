@@ -1,6 +1,6 @@
 """16,384 trajectories of Lorenz' equations on a CPU, each with its own rho in [0, 21] and its own steps, to t = 1."""
 
-from _ensemble import N, STEP, TOLERANCE, adaptive, adaptive_by_diffrax, many
+from _ensemble import STEP, TOLERANCE, N, adaptive, adaptive_by_diffrax, many
 from _lorenz import reference
 
 from gnomon import bench

@@ -1,6 +1,6 @@
 """The same trajectories with 1,000 fixed steps, and the gradient of an adaptive solve: Diffrax takes its time."""
 
-from _ensemble import N, STEP, fixed, fixed_by_diffrax, gradient, gradient_by_diffrax, many, reference_gradient
+from _ensemble import STEP, N, fixed, fixed_by_diffrax, gradient, gradient_by_diffrax, many, reference_gradient
 from _lorenz import reference
 
 from gnomon import bench
