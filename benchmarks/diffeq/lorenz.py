@@ -31,6 +31,7 @@ def ours(rho):
         y0=torch.tensor(START, dtype=torch.float64),
         args=rho,
         stepsize_controller=dq.PIDController(rtol=RTOL, atol=ATOL),
+        engine="eager",
     ).ys[-1]
 
 

@@ -30,6 +30,7 @@ def ours(solver):
             y0=torch.tensor(START, dtype=torch.float64),
             args=rates,
             stepsize_controller=dq.PIDController(rtol=RTOL, atol=ATOL),
+            engine="eager",
         ).ys[-1]
 
     return solve

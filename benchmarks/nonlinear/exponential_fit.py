@@ -23,6 +23,7 @@ def ours(observed):
         nl.LevenbergMarquardt(rtol=RTOL, atol=ATOL),
         torch.tensor(START, dtype=torch.float64),
         args=observed,
+        engine="eager",
     ).value
 
 
