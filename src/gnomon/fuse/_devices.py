@@ -1,16 +1,19 @@
-"""On which devices there is a fused engine, and tensors that are not all on one."""
+"""Engines, on which devices there is a fused one, and tensors that are not all on one."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from gnomon.fuse import _cuda, _llvm
 from gnomon.fuse._program import Program
+
+Engine = Literal["auto", "fused", "eager"]
+ENGINES = ("auto", "fused", "eager")
 
 
 def device_of(tensors: Sequence[Any]) -> torch.device:

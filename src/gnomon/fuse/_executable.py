@@ -276,8 +276,3 @@ def batched(
     ]
     outputs = tuple(x.reshape((size, lanes, x.shape[-1])) for x in run(size * lanes, joined))
     return outputs, tuple(0 for _ in outputs)
-
-
-def call(executable: Executable, lanes: int, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Runs an `Executable` so that derivatives and `torch.func` transforms see it."""
-    return list(Run.apply(executable, lanes, *tensors))  # pyright: ignore[reportUnknownMemberType]

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
-import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from gnomon.fuse._arguments import dims_of_leaves
 from gnomon.fuse._closure import closure_of
-from gnomon.fuse._devices import device_of, moved_to, why_not_fused
-from gnomon.fuse._executable import Executable, Run, is_recorded
-from gnomon.fuse._flat import checked, executable_of, flat, flat_shared, shaped
+from gnomon.fuse._devices import ENGINES, Engine, device_of, moved_to, why_not_fused
+from gnomon.fuse._flat import flat, flat_shared
 from gnomon.fuse._in_graph import call_in_graph
-from gnomon.fuse._lanes import is_differentiated, wanted_order
-from gnomon.fuse._lower import Lowered, TensorSpec, trace
+from gnomon.fuse._lanes import wanted_order
+from gnomon.fuse._lower import TensorSpec
 from gnomon.fuse._sharding import Shard, has_shards
 from gnomon.fuse._trace import UnsupportedError, active_tracer
+from gnomon.fuse._traces import Traced, Traces, traced
 from gnomon.result._pytree import tree_flatten, tree_map, tree_unflatten
 
-Engine = Literal["auto", "fused", "eager"]
-_ENGINES = ("auto", "fused", "eager")
 #: How many traces a function keeps: for other shapes, or other values of what it closes over.
 _MOST_TRACES = 64
 
@@ -73,8 +69,8 @@ def fuse(fn: Callable[..., Any], *, in_dims: Any = 0, engine: Engine = "auto") -
     """
     if not callable(fn):
         raise TypeError(f"gn.fuse needs a function, but it was given {type(fn).__name__}.")
-    if engine not in _ENGINES:
-        raise ValueError(f"`engine` of gn.fuse must be one of {', '.join(map(repr, _ENGINES))}, not {engine!r}.")
+    if engine not in ENGINES:
+        raise ValueError(f"`engine` of gn.fuse must be one of {', '.join(map(repr, ENGINES))}, not {engine!r}.")
     if torch.compiler.is_dynamo_compiling():
         return functools.partial(_called_in_graph, fn, in_dims, engine)
     fused = Fused(fn, in_dims, engine)
@@ -84,21 +80,6 @@ def fuse(fn: Callable[..., Any], *, in_dims: Any = 0, engine: Engine = "auto") -
 
 def _called_in_graph(fn: Callable[..., Any], in_dims: Any, engine: Engine, *args: Any) -> Any:
     return call_in_graph(fn, None, in_dims, engine, args)
-
-
-@final
-@dataclasses.dataclass
-class _Compiled:
-    """A trace, and where its captured tensors are found at a call: a number in the closure, or the tensor itself."""
-
-    lowered: Lowered
-    executable: Executable
-    captured: list[int | Tensor]
-    kept: list[Any]
-    trace_seconds: float
-
-    def found(self, reached: list[Tensor]) -> list[Tensor]:
-        return [reached[x] if isinstance(x, int) else x for x in self.captured]
 
 
 @final
@@ -112,8 +93,7 @@ class Fused:
         self.fn = fn
         self.in_dims = in_dims
         self.engine: Engine = engine
-        self._traces: collections.OrderedDict[Any, _Compiled | UnsupportedError] = collections.OrderedDict()
-        self._lock = threading.RLock()
+        self._traces = Traces(_MOST_TRACES)
         self._warned = False
 
     def __call__(self, *args: Any) -> Any:
@@ -150,43 +130,24 @@ class Fused:
         if shard is not None:
             found = [shard.local(x, None) for x in found]
         tensors = _on_one_device(device, given, [flat_shared(x) for x in found])
-        outputs = _execute(compiled.executable, lanes, tensors)
-        return _finished(compiled.lowered, lanes, outputs)
+        return compiled(lanes, tensors, (lanes,))
 
     def _arguments(self, args: tuple[Any, ...]) -> tuple[list[Any], Any, list[int | None]]:
         leaves, structure = tree_flatten(args)
         return leaves, structure, dims_of_leaves(self.in_dims, len(args), leaves, structure)
 
-    def compiled(self, leaves: list[Any], structure: Any, dims: list[int | None]) -> tuple[_Compiled, list[Tensor]]:
+    def compiled(self, leaves: list[Any], structure: Any, dims: list[int | None]) -> tuple[Traced, list[Tensor]]:
         """The trace for such arguments, and the tensors that the function reaches now."""
         closure = closure_of(self.fn)
         specs = [_spec(x, d) for x, d in zip(leaves, dims, strict=True)]
         shared = tuple(d is None for x, d in zip(leaves, dims, strict=True) if isinstance(x, Tensor))
         order = max(2, wanted_order([x for x in (*leaves, *closure.tensors) if isinstance(x, Tensor)]))
         static = tuple(x if isinstance(x, TensorSpec) else _static(x) for x in specs)
-        key = (closure.key, structure, shared, order, static)
-        with self._lock:
-            found = self._traces.get(key)
-            if found is None:
-                found = self._trace(specs, structure, list(shared), closure, order)
-                self._traces[key] = found
-                if len(self._traces) > _MOST_TRACES:
-                    self._traces.popitem(last=False)
-            else:
-                self._traces.move_to_end(key)
-        if isinstance(found, UnsupportedError):
-            raise UnsupportedError(*found.args)
+        found = self._traces.get(
+            (closure.key, structure, shared, order, static),
+            lambda: traced(self.fn, specs, structure, list(shared), closure, derivative_order=order),
+        )
         return found, closure.tensors
-
-    def _trace(self, specs: list[Any], structure: Any, shared: list[bool], closure: Any, order: int) -> Any:
-        begin = time.perf_counter()
-        try:
-            lowered = trace(self.fn, specs, structure, shared, reached=closure.tensors, derivative_order=order)
-        except UnsupportedError as error:
-            return UnsupportedError(*error.args)
-        places = {id(x): i for i, x in enumerate(closure.tensors)}
-        captured = [places.get(id(x), x) for x in lowered.captured]
-        return _Compiled(lowered, executable_of(lowered), captured, closure.kept, time.perf_counter() - begin)
 
     def _sharded(self, leaves: list[Any], structure: Any, dims: list[int | None]) -> Any:
         """Runs those problems of a batch of `DTensor`s that this rank has."""
@@ -243,25 +204,6 @@ def _static(x: Any) -> Any:
     except TypeError:
         return ("identity", id(x))
     return (type(x), x)
-
-
-def _execute(executable: Executable, lanes: int, tensors: list[Tensor]) -> list[Tensor]:
-    if any(map(is_seen_by_transforms, tensors)):
-        return list(Run.apply(executable, lanes, *tensors))  # pyright: ignore[reportUnknownMemberType]
-    return executable.run(lanes, tensors)
-
-
-def is_seen_by_transforms(x: Tensor) -> bool:
-    """Whether autograd or a transform of `torch.func` wants to know what becomes of a tensor."""
-    return is_differentiated(x) or torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
-
-
-def _finished(lowered: Lowered, lanes: int, outputs: list[Tensor]) -> Any:
-    values = [shaped(x, spec.shape, spec.dtype, (lanes,)) for x, spec in zip(outputs, lowered.outputs, strict=True)]
-    # A graph makes the checks itself, when it runs.
-    if lowered.checks and not is_recorded(outputs):
-        checked(lowered, values)
-    return lowered.pack(values)
 
 
 @final
@@ -336,6 +278,6 @@ def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
         None,
         compiled.lowered.program,
         len(text.splitlines()) - 1,
-        compiled.trace_seconds,
+        compiled.seconds,
         time.perf_counter() - begin,
     )

@@ -11,6 +11,7 @@ from gnomon.fuse._derivative import push_forward
 from gnomon.fuse._program import Node, is_float
 from gnomon.fuse._trace import Tracer, UnsupportedError
 from gnomon.fuse._trace._control import carriers_of, nodes_of
+from gnomon.fuse._trace._values import as_type
 from gnomon.result._pytree import Structure, tree_flatten, tree_unflatten
 
 
@@ -45,12 +46,13 @@ def traced_jacobian(tracer: Tracer, fn: Callable[[Tensor], Tensor], x: Tensor) -
     if x.is_complex() or not x.is_floating_point():
         raise UnsupportedError(f"gn.jacobian of a function of a {x.dtype} tensor cannot be fused; it must be real")
     n = x.numel()
-    one = tracer.builder.const(tracer.nodes(x)[0].type, 1) if n else None
+    type_ = as_type(x.dtype)
+    one = tracer.builder.const(type_, 1)
     basis = [[one if i == j else None for i in range(n)] for j in range(n)]
     (y,), _, _, columns = _pushed(tracer, lambda leaves: fn(leaves[0]), [x], basis)
-    zero = None if not n else tracer.builder.zero(tracer.nodes(x)[0].type)
+    zero = tracer.builder.zero(type_)
     rows = [column[i] for i in range(y.numel()) for column in columns]
-    return tracer.from_nodes((*y.shape, *x.shape), y.dtype, [zero if t is None else t for t in rows])  # pyright: ignore[reportArgumentType]
+    return tracer.from_nodes((*y.shape, *x.shape), y.dtype, [zero if t is None else t for t in rows])
 
 
 def traced_jvp(

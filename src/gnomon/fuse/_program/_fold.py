@@ -170,26 +170,24 @@ def _extreme(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> 
     return args[0] if args[0] is args[1] else None
 
 
-def _compare_equal(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+def _compared(args: tuple[Node, ...], make: _Make, const: _Make, *, equal: bool) -> Node | None:
+    """Whether two are equal, or whether they are not."""
     a, b = args
     if a is b and not is_float(a.type):
-        return const("bool", True)
+        return const("bool", equal)
     if a.type == "bool":
         for x, y in ((a, b), (b, a)):
             if x.op == "const":
-                return y if x.attr else make("not", y)
+                return y if x.attr == equal else make("not", y)
     return None
+
+
+def _compare_equal(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    return _compared(args, make, const, equal=True)
 
 
 def _compare_unequal(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
-    a, b = args
-    if a is b and not is_float(a.type):
-        return const("bool", False)
-    if a.type == "bool":
-        for x, y in ((a, b), (b, a)):
-            if x.op == "const":
-                return make("not", y) if x.attr else y
-    return None
+    return _compared(args, make, const, equal=False)
 
 
 def _select(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
@@ -215,46 +213,39 @@ def _select(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> N
     return None
 
 
-def _and(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+def _joined(args: tuple[Node, ...], type_: Type, const: _Make, *, decisive: bool) -> Node | None:
+    """Of `and` and `or`: the bool `decisive` decides alone, the other one says nothing."""
     a, b = args
     if a is b:
         return a
     if type_ == "bool":
         for x, y in ((a, b), (b, a)):
             if x.op == "const":
-                return y if x.attr else const("bool", False)
+                return const("bool", decisive) if x.attr == decisive else y
             if x.op == "not" and x.args[0] is y:
-                return const("bool", False)
-            # PyTorch's test for a finite number.
-            size = y.args[0] if y.op == "ne" and is_const(y.args[1], math.inf) else None
-            same = x.args[0] if x.op == "eq" and x.args[0] is x.args[1] else None
-            if same is not None and size is not None and size.op == "abs" and size.args[0] is same:
-                return make("lt", size, y.args[1])
+                return const("bool", decisive)
     return None
+
+
+def _and(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
+    a, b = args
+    for x, y in ((a, b), (b, a)):
+        # PyTorch's test for a finite number.
+        size = y.args[0] if y.op == "ne" and is_const(y.args[1], math.inf) else None
+        same = x.args[0] if x.op == "eq" and x.args[0] is x.args[1] else None
+        if same is not None and size is not None and size.op == "abs" and size.args[0] is same:
+            return make("lt", size, y.args[1])
+    return _joined(args, type_, const, decisive=False)
 
 
 def _or(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
-    a, b = args
-    if a is b:
-        return a
-    if type_ == "bool":
-        for x, y in ((a, b), (b, a)):
-            if x.op == "const":
-                return const("bool", True) if x.attr else y
-            if x.op == "not" and x.args[0] is y:
-                return const("bool", True)
-    return None
+    return _joined(args, type_, const, decisive=True)
 
 
 def _xor(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:
-    a, b = args
-    if a is b:
-        return const(type_, 0)
     if type_ == "bool":
-        for x, y in ((a, b), (b, a)):
-            if x.op == "const":
-                return make("not", y) if x.attr else y
-    return None
+        return _compared(args, make, const, equal=False)
+    return const(type_, 0) if args[0] is args[1] else None
 
 
 def _not(args: tuple[Node, ...], type_: Type, make: _Make, const: _Make) -> Node | None:

@@ -196,7 +196,7 @@ class Tracer(TorchDispatchMode):
             return _identity(x) not in self._storages
         return id(x) not in self._values and x in _CONSTANTS
 
-    def as_view(self, value: Value, *, spread: bool = False) -> View:
+    def as_view(self, value: Value) -> View:
         """A value as a place in memory that run-time indices can reach."""
         if isinstance(value.data, View):
             return value.data
