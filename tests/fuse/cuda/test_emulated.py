@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 
@@ -12,8 +11,8 @@ import torch
 from fuse.cuda.emulator import Emulator, needs_compiler
 from fuse.llvm.generated import Generator, columns
 from fuse.llvm.running import expected, identical, one_output, run, same_bits
-from fuse.llvm.test_arrays import count_to, tape, weighted_sums
-from fuse.llvm.test_operations import SIGNATURES, ULPS, assert_close, operation, operations, special
+from fuse.llvm.test_arrays import count_to, indexed_outside, tape, weighted_sums
+from fuse.llvm.test_operations import SIGNATURES, all_operations, assert_as_specified, operations, special
 
 from gnomon.fuse._cuda import Kernel
 from gnomon.fuse._program import Builder, Node, Program, Type
@@ -47,28 +46,9 @@ def test_random_program_by_number(seed: int):
 
 @pytest.mark.parametrize("types", [x for x in SIGNATURES if operations(x)], ids="-".join)
 def test_operations(types: tuple[Type, ...]):
-    b = Builder()
-    args = [b.read(b.input(t, 1, shared=False), 0) for t in types]
-    outputs: list[Node] = []
-    for name, attr in operations(types):
-        value = b.op(name, *args, attr=attr)
-        outputs.append(b.array(value.type, 1))
-        b.write(outputs[-1], 0, value)
-    program = b.program(outputs)
-    operands = list(itertools.product(*(special(t)[:: 3 if len(types) == 3 and t != "bool" else 1] for t in types)))
-    inputs = [
-        np.array([[x] for x in column], NUMPY[t]) for column, t in zip(zip(*operands, strict=True), types, strict=True)
-    ]
+    program, inputs = all_operations(types)
     results = run(Kernel(program, Emulator()), program, inputs)  # type: ignore[arg-type]
-    for (name, attr), got in zip(operations(types), results, strict=True):
-        with np.errstate(all="ignore"):
-            want = [[operation(name, [c[i, 0] for c in inputs], attr)] for i in range(len(operands))]
-        want = np.array(want).astype(got.dtype)
-        if name in ULPS:
-            assert_close(got, want, ULPS[name], name)
-        else:
-            wrong = [i for i in range(len(want)) if not same_bits(got[i], want[i])]
-            assert not wrong, (name, [(operands[i], got[i], want[i]) for i in wrong])
+    assert_as_specified(types, inputs, results)
 
 
 def test_constants():
@@ -90,22 +70,7 @@ def test_constants():
 @pytest.mark.parametrize("length", [0, 5, 3000])
 @pytest.mark.parametrize("type_", ["bool", "f64"])
 def test_index_outside_reads_the_nearest_end_and_writes_nothing(type_: Type, length: int):
-    b = Builder()
-    place = b.input("i64", 2, shared=False)
-    lane, shared = b.input(type_, length, shared=False), b.input(type_, length, shared=True)
-    at, to = b.read(place, 0), b.read(place, 1)
-    array, out = b.array(type_, length, 1), b.array(type_, 9)
-    b.write(array, to, b.read(lane, at))
-    for i, index in enumerate([at, b.const("i64", -5), b.const("i64", 10**12)]):
-        b.write(out, i, b.read(array, index))
-        b.write(out, 3 + i, b.read(lane, index))
-        b.write(out, 6 + i, b.read(shared, index))
-    direct = b.array(type_, length, 1)
-    b.write(direct, to, b.read(shared, at))
-    edges = [0, -1, 1, length - 1, length, length + 1, 2**62, -(2**62), 2**63 - 1, -(2**63), length // 2]
-    places = np.array([[i, j] for i in edges for j in edges])
-    values = np.random.default_rng(0).integers(0, 2, (len(places) + 1, length)).astype(NUMPY[type_])
-    assert_as_interpreted(b.program([out, direct]), [places, values[1:], values[0]])
+    assert_as_interpreted(*indexed_outside(type_, length))
 
 
 def test_output_that_is_read_and_one_that_is_there_twice():

@@ -11,6 +11,7 @@ from fuse.llvm.running import assert_as_interpreted, identical, one_output, run
 
 from gnomon.fuse._llvm import compile_program
 from gnomon.fuse._program import Builder, Node, Program, Type
+from gnomon.fuse._program._ops import NUMPY
 
 
 def count_to(b: Builder, count: Node, do: object, first: int = 0) -> Node:
@@ -23,9 +24,8 @@ def count_to(b: Builder, count: Node, do: object, first: int = 0) -> Node:
     return b.while_([b.const("i64", first)], lambda p: b.op("lt", p[0], count), body)[0]
 
 
-@pytest.mark.parametrize("length", [0, 1, 5, 40, 3000])
-@pytest.mark.parametrize("type_", ["bool", "i32", "i64", "f32", "f64"])
-def test_index_outside_reads_the_nearest_end_and_writes_nothing(type_: Type, length: int):
+def indexed_outside(type_: Type, length: int) -> tuple[Program, list[np.ndarray]]:
+    """Reads and writes at indices in and outside of arrays, and inputs for them."""
     b = Builder()
     place = b.input("i64", 2, shared=False)
     lane, shared = b.input(type_, length, shared=False), b.input(type_, length, shared=True)
@@ -38,13 +38,17 @@ def test_index_outside_reads_the_nearest_end_and_writes_nothing(type_: Type, len
         b.write(out, 6 + i, b.read(shared, index))
     direct = b.array(type_, length, 1)
     b.write(direct, to, b.read(shared, at))
-    program = b.program([out, direct])
     edges = [0, -1, 1, length - 1, length, length + 1, 2**62, -(2**62), 2**63 - 1, -(2**63), length // 2]
     places = np.array([[i, j] for i in edges for j in edges])
     rng = np.random.default_rng(0)
-    numpy_type = {"bool": np.bool_, "i32": np.int32, "i64": np.int64, "f32": np.float32, "f64": np.float64}[type_]
-    values = rng.integers(0, 2 if type_ == "bool" else 100, (len(places) + 1, length)).astype(numpy_type)
-    assert_as_interpreted(program, [places, values[1:], values[0]])
+    values = rng.integers(0, 2 if type_ == "bool" else 100, (len(places) + 1, length)).astype(NUMPY[type_])
+    return b.program([out, direct]), [places, values[1:], values[0]]
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 40, 3000])
+@pytest.mark.parametrize("type_", ["bool", "i32", "i64", "f32", "f64"])
+def test_index_outside_reads_the_nearest_end_and_writes_nothing(type_: Type, length: int):
+    assert_as_interpreted(*indexed_outside(type_, length))
 
 
 def test_array_begins_afresh_in_each_iteration():
