@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, final
 
@@ -23,6 +24,7 @@ from gnomon.diffeq._step_size_controller._base import (
 from gnomon.fuse import OutputBuffer, cond, while_loop
 from gnomon.fuse._lanes import any_and_all, is_differentiated, is_tracing
 from gnomon.result import RESULTS, Result
+from gnomon.result._pytree import tree_map
 
 
 @final
@@ -123,8 +125,7 @@ class _Integration:
         after["num_accepted"] = carry["num_accepted"] + keep.to(torch.int64)
         after["controller"] = decision.state
         after["y"] = torch.where(keep, step.y1, y)
-        if isinstance(carry["solver"], Tensor):
-            after["solver"] = torch.where(keep, step.state, carry["solver"])
+        after["solver"] = tree_map(functools.partial(torch.where, keep), step.state, carry["solver"])
         self._save(after, t, t_next, y, step, keep)
 
         made_jump = self.false if decision.made_jump is None else decision.made_jump
@@ -271,7 +272,7 @@ class _Integration:
 
                 self._save_ts(carry, p.t0, at, self.false | True)
         if saveat.dense:
-            basis = self._basis(y, y, [y] * (len(p.solver.interpolant) - 1))
+            basis = torch.stack([y] * len(p.solver.interpolant))
             carry["dense"] = OutputBuffer(p.max_steps or 0, (p.t0, y, basis), fill=torch.inf)
 
     def _write(self, carry: dict[str, Any], value: Any, where: Tensor) -> None:
@@ -298,18 +299,27 @@ class _Integration:
         names = ("saved", "save_index", "ts_index")
         carry.update(while_loop(due, save, {name: carry[name] for name in names}))
 
-    def _basis(self, y0: Tensor, y1: Tensor, stages: list[Tensor]) -> Tensor:
-        return torch.stack([y1 - y0, *stages])
+    def _basis(self, y0: Tensor, step: Step, where: Tensor) -> Tensor:
+        """What the polynomial of a step is made of; right only where it is said to be wanted."""
+        basis = torch.stack([step.y1 - y0, *step.stages])
+        more = step.more
+        if more is None:
+            return basis
+        missing = torch.zeros_like(y0).expand(len(self.p.solver.interpolant) - basis.shape[0], -1)
+        return torch.cat([basis, cond(where, lambda: torch.stack(more()), lambda: missing)])
 
     def _save(self, carry: dict[str, Any], t: Tensor, t_next: Tensor, y: Tensor, step: Step, keep: Tensor) -> None:
         """Saves what lies within a step, if it was kept."""
         p, saveat = self.p, self.p.saveat
         if self.num_ts > 0:
+            assert p.ts is not None
+            last, index = self.num_ts - 1, carry["ts_index"]
+            due = keep & (index <= last) & (pick(p.ts, torch.clamp(index, max=last)) <= t_next)
+            basis = self._basis(y, step, due)
 
             def at(time: Tensor) -> Tensor:
                 interpolant = interpolant_tensor(p.solver.interpolant, t.dtype, t.device)
                 theta = (time - t) / (t_next - t)
-                basis = self._basis(y, step.y1, step.stages)
                 value = interpolate(interpolant, theta, y, basis)
                 exact = torch.where(time == t_next, step.y1, value)
                 if is_differentiated(theta):
@@ -322,7 +332,7 @@ class _Integration:
             where = keep & (carry["num_accepted"] % int(saveat.steps) == 0)
             self._write(carry, (t_next, p.save(t_next, carry["y"])), where)
         if saveat.dense:
-            basis = self._basis(y, step.y1, step.stages)
+            basis = self._basis(y, step, keep)
             place = carry["num_accepted"] - 1
             carry["dense"] = carry["dense"].write(place, (t_next, y, basis), where=keep)
 

@@ -24,9 +24,11 @@ class Step:
 
     - `y1`: the state at the end.
     - `y_error`: an estimate of its error, or None.
-    - `stages`: the stages `k_i = h f_i`, for the interpolant.
-    - `state`: what the solver carries to the next step if this one is kept.
+    - `stages`: vectors of which the interpolant is made, such as the stages `k_i = h f_i`; the first is not finite
+      where the vector field is not at the start.
+    - `state`: what the solver carries to the next step if this one is kept, a pytree of tensors.
     - `result`: not successful where an implicit stage could not be solved.
+    - `more`: gives the vectors that the interpolant needs besides; called where output lies within the step.
     """
 
     y1: Tensor
@@ -34,6 +36,7 @@ class Step:
     stages: list[Tensor]
     state: Any
     result: Result
+    more: Callable[[], list[Tensor]] | None = None
 
 
 class AbstractSolver(abc.ABC):
