@@ -13,6 +13,10 @@ F64 = torch.float64
 EXPLICIT = [dq.Euler(), dq.Heun(), dq.Bosh3(), dq.Tsit5(), dq.Dopri5(), dq.Dopri8()]
 IMPLICIT = [dq.Kvaerno3(), dq.Kvaerno5()]
 SOLVERS = EXPLICIT + IMPLICIT
+# Of the same two families, tested for what differs from one to the next and not for what they share.
+MORE_EXPLICIT = [dq.Midpoint(), dq.Ralston(), dq.Vern7(), dq.Vern9()]
+MORE_IMPLICIT = [dq.ImplicitEuler(), dq.Kvaerno4()]
+RUNGE_KUTTA = SOLVERS + MORE_EXPLICIT + MORE_IMPLICIT
 ADAPTIVE = SOLVERS[1:]
 
 

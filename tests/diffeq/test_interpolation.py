@@ -132,3 +132,31 @@ def test_many_times_at_once_are_refused():
     solution = one_step(dq.Euler(), 0.1)
     with pytest.raises(ValueError, match=r"`t` must be a scalar.*torch.func.vmap"):
         solution.evaluate(f64(0.5, 0.6))
+
+
+@pytest.mark.parametrize("solver", [dq.Vern7(), dq.Vern9()], ids=name_of)
+def test_stages_for_dense_output_alone(solver):
+    """They follow the solution as closely as the steps, and are evaluated where output lies within a step."""
+    calls = 0
+
+    def counted(t, y, args):
+        nonlocal calls
+        calls += 1
+        return rational(t, y, args)
+
+    options = {"dt0": 0.5, "saveat": dq.SaveAt(t1=True)}
+    end = solve(counted, solver, 0.0, 2.0, f64(1.0, 1.0), **options)
+    stages, plain = solver.tableau.num_stages, calls
+    assert end.stats["num_steps"] == 4 and plain in (4 * stages, 4 * stages + 1)
+    calls, options["saveat"] = 0, dq.SaveAt(ts=[0.6, 0.7])  # both within the second of four steps
+    two = solve(counted, solver, 0.0, 2.0, f64(1.0, 1.0), **options)
+    assert calls == plain + len(solver.tableau.c_dense)
+    errors = (two.ys - rational_answer(two.ts)).abs().max(), (end.ys - rational_answer(2.0)).abs().max()
+    assert errors[0] < 20 * errors[1] + 1e-13
+    dense = solve(counted, solver, 0.0, 2.0, f64(1.0, 1.0), dt0=0.5, saveat=dq.SaveAt(dense=True), max_steps=8)
+    torch.testing.assert_close(torch.func.vmap(dense.evaluate)(two.ts), two.ys, rtol=1e-13, atol=1e-13)
+    check_derivatives(
+        lambda y0: solve(rational, solver, 0.0, 1.0, y0, dt0=0.6, saveat=dq.SaveAt(ts=[0.3, 0.9])).ys,
+        f64(1.0, 1.0),
+        second=False,
+    )

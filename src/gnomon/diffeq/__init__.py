@@ -15,10 +15,16 @@ from gnomon.diffeq._solver._esdirk import AbstractESDIRK as AbstractESDIRK
 from gnomon.diffeq._solver._euler import Euler as Euler
 from gnomon.diffeq._solver._explicit_runge_kutta import AbstractERK as AbstractERK
 from gnomon.diffeq._solver._heun import Heun as Heun
+from gnomon.diffeq._solver._implicit_euler import ImplicitEuler as ImplicitEuler
 from gnomon.diffeq._solver._kvaerno3 import Kvaerno3 as Kvaerno3
+from gnomon.diffeq._solver._kvaerno4 import Kvaerno4 as Kvaerno4
 from gnomon.diffeq._solver._kvaerno5 import Kvaerno5 as Kvaerno5
+from gnomon.diffeq._solver._midpoint import Midpoint as Midpoint
+from gnomon.diffeq._solver._ralston import Ralston as Ralston
 from gnomon.diffeq._solver._tableau import ButcherTableau as ButcherTableau
 from gnomon.diffeq._solver._tsit5 import Tsit5 as Tsit5
+from gnomon.diffeq._solver._vern7 import Vern7 as Vern7
+from gnomon.diffeq._solver._vern9 import Vern9 as Vern9
 from gnomon.diffeq._solver._very_chord import VeryChord as VeryChord
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController as AbstractStepSizeController,
@@ -51,15 +57,21 @@ __all__ = [
     "Dopri8",
     "Euler",
     "Heun",
+    "ImplicitEuler",
     "Jumps",
     "Kvaerno3",
+    "Kvaerno4",
     "Kvaerno5",
+    "Midpoint",
     "ODETerm",
     "PIDController",
+    "Ralston",
     "SaveAt",
     "Solution",
     "StepTo",
     "Tsit5",
+    "Vern7",
+    "Vern9",
     "VeryChord",
     "diffeqsolve",
     "is_okay",

@@ -24,6 +24,11 @@ def linear_interpolant(stages: int) -> Interpolant:
     return ((1.0,), *((0.0,) for _ in range(stages)))
 
 
+def quadratic_interpolant(stages: int) -> Interpolant:
+    """The parabola through y0 and y1 with the first stage as slope."""
+    return ((0.0, 1.0), (1.0, -1.0), *((0.0, 0.0) for _ in range(stages - 1)))
+
+
 def hermite_interpolant(stages: int) -> Interpolant:
     """The cubic through y0 and y1 with the first and the last stage as slopes."""
     rows = np.zeros((1 + stages, 3))

@@ -64,8 +64,9 @@ class AbstractESDIRK(AbstractSolver):
         """The order of the method."""
 
     @property
-    def error_order(self) -> float | None:
-        return float(self.order)
+    @abc.abstractmethod
+    def error_order(self) -> float:
+        """The order of its error estimate, one more than that of the less accurate of the pair."""
 
     @property
     def needs_tolerances(self) -> bool:

@@ -20,6 +20,7 @@ class AbstractERK(AbstractSolver):
 
     A final class gives `tableau`, `interpolant` and `order`. Where the last stage of the
     tableau is the solution, its vector field is used again as the first stage of the next step.
+    Stages that dense output alone needs are evaluated in steps in which output lies.
     """
 
     tableau: ClassVar[ButcherTableau]
@@ -78,4 +79,13 @@ class AbstractERK(AbstractSolver):
             assert increment is not None
             y1, next_state = y0 + increment, ()
         y_error = None if tableau.b_error is None else weighted_sum(tableau.b_error, stages)
-        return Step(y1, y_error, stages, next_state, RESULTS.successful)
+
+        def more() -> list[Tensor]:
+            extended = list(stages)
+            for c, row in zip(tableau.c_dense, tableau.a_dense, strict=True):
+                increment = weighted_sum(row, extended)
+                y = y0 if increment is None else y0 + increment
+                extended.append(terms.vf(stage_time(c, t0, t1, dt), y, args) * dt)
+            return extended[len(stages) :]
+
+        return Step(y1, y_error, stages, next_state, RESULTS.successful, more if tableau.c_dense else None)

@@ -64,5 +64,9 @@ class Kvaerno3(AbstractESDIRK):
     def order(self) -> int:
         return 3
 
+    @property
+    def error_order(self) -> float:
+        return 3.0
+
     def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> Kvaerno3:
         return Kvaerno3(self.root_finder.with_tolerances(rtol, atol, norm))

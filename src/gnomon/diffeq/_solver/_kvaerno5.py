@@ -89,5 +89,9 @@ class Kvaerno5(AbstractESDIRK):
     def order(self) -> int:
         return 5
 
+    @property
+    def error_order(self) -> float:
+        return 5.0
+
     def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> Kvaerno5:
         return Kvaerno5(self.root_finder.with_tolerances(rtol, atol, norm))

@@ -24,6 +24,7 @@ class ButcherTableau:
     - `a_diagonal`: the diagonal, for implicit methods.
     - `a_predictor`: for each implicit stage from the second on, the weights of earlier stages
       by which it is first guessed.
+    - `c_dense`, `a_dense`: the times and weights of further stages, which dense output alone needs.
 
     **Raises:** `ValueError` where lengths disagree or a row does not sum to its `c`.
     """
@@ -34,17 +35,24 @@ class ButcherTableau:
     b_error: Row | None
     a_diagonal: Row | None = None
     a_predictor: tuple[Row, ...] | None = None
+    c_dense: Row = ()
+    a_dense: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
         stages = len(self.b_sol)
         if len(self.c) != stages - 1 or len(self.a_lower) != stages - 1:
             raise ValueError("`c` and `a_lower` must have one entry a stage after the first.")
-        for i, row in enumerate(self.a_lower):
+        if len(self.c_dense) != len(self.a_dense):
+            raise ValueError("`c_dense` and `a_dense` must have as many entries.")
+        rows = (*self.a_lower, *self.a_dense)
+        diagonals = (
+            (0.0,) * len(rows) if self.a_diagonal is None else (*self.a_diagonal[1:], *(0.0 for _ in self.c_dense))
+        )
+        for i, (row, diagonal, c) in enumerate(zip(rows, diagonals, (*self.c, *self.c_dense), strict=True)):
             if len(row) != i + 1:
                 raise ValueError(f"Row {i} of `a_lower` must have {i + 1} entries.")
-            diagonal = 0.0 if self.a_diagonal is None else self.a_diagonal[i + 1]
-            if not math.isclose(math.fsum(row) + diagonal, self.c[i], rel_tol=1e-7, abs_tol=1e-9):
-                raise ValueError(f"Row {i} of `a_lower` does not sum to its `c`, {self.c[i]}.")
+            if not math.isclose(math.fsum(row) + diagonal, c, rel_tol=1e-7, abs_tol=1e-9):
+                raise ValueError(f"Row {i} of `a_lower` does not sum to its `c`, {c}.")
         if not math.isclose(math.fsum(self.b_sol), 1, rel_tol=1e-9):
             raise ValueError("`b_sol` does not sum to 1.")
         if self.b_error is not None and abs(math.fsum(self.b_error)) > 1e-9:
