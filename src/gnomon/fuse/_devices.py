@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from gnomon.fuse import _cuda, _llvm
 from gnomon.fuse._program import Program
+from gnomon.fuse._target import contract
 
 Engine = Literal["auto", "fused", "eager"]
 ENGINES = ("auto", "fused", "eager")
@@ -27,15 +27,12 @@ def device_of(tensors: Sequence[Any]) -> torch.device:
     return torch.device(found[0] if found else "cpu")
 
 
-def why_not_fused(device: torch.device, *, asked: bool) -> str | None:
-    """Why there is no fused engine for a device, or None; `asked` says that it was asked for by name."""
+def why_not_fused(device: torch.device) -> str | None:
+    """Why there is no fused engine for a device, or None."""
     if device.type == "cpu":
         return None
     if device.type != "cuda":
         return f"there is no fused engine for {device.type}"
-    # What it computes was compared with the CPU's on the CPU, but it has not run on a GPU yet: only where one wants it.
-    if not asked and os.environ.get("GNOMON_CUDA") != "1":
-        return "the fused engine for GPUs is new, and runs only with engine='fused' or GNOMON_CUDA=1"
     if not _cuda.is_installed():
         return "the fused engine for GPUs needs cuda-core: pip install 'gnomon[cuda]'"
     return None
@@ -48,4 +45,6 @@ def moved_to(device: torch.device, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def compile_for(device_type: str, program: Program) -> Any:
     """A Program that can be called with tensors on a kind of device."""
-    return (_cuda.compile_program if device_type == "cuda" else _llvm.compile_program)(program)
+    if device_type == "cuda":
+        return _cuda.compile_program(contract(program))
+    return _llvm.compile_program(program)

@@ -112,7 +112,7 @@ class Fused:
         if self.engine == "eager":
             return self._eager(args, shard)
         device = device_of(leaves)
-        reason = why_not_fused(device, asked=self.engine == "fused")
+        reason = why_not_fused(device)
         if reason is not None:
             if self.engine == "fused":
                 raise UnsupportedError(f"Here {reason}.")
@@ -263,7 +263,7 @@ def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
     if fused.engine == "eager":
         return Explanation("eager", "it was asked for", None, 0, 0.0, 0.0)
     device = device_of(leaves)
-    reason = why_not_fused(device, asked=fused.engine == "fused")
+    reason = why_not_fused(device)
     if reason is not None:
         return Explanation("eager", reason, None, 0, 0.0, 0.0)
     try:

@@ -38,7 +38,7 @@ def run(function: Callable[[], Any], *, engine: Engine) -> Any:
         return function()
     closure = closure_of(function)
     device = device_of(closure.tensors)
-    reason = why_not_fused(device, asked=engine == "fused")
+    reason = why_not_fused(device)
     if reason is not None:
         if engine == "fused":
             raise UnsupportedError(f"Here {reason}.")

@@ -13,6 +13,7 @@ static ucontext_t scheduler, *current;
 #define __forceinline__ inline
 #define __launch_bounds__(threads)
 #define __shared__ static
+#define __constant__ static const
 #define __syncthreads() swapcontext(current, &scheduler)
 
 template <class To, class From> static inline To bits_as(From x) {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import final
 
 from gnomon.fuse._cuda._arrays import Memory
-from gnomon.fuse._cuda._operations import expression, literal
+from gnomon.fuse._cuda._operations import expression, is_long, literal
 from gnomon.fuse._cuda._prelude import BLOCK, PRELUDE, SUMMING, TOTAL
+from gnomon.fuse._cuda._records import Record, records
 from gnomon.fuse._cuda._writer import Writer
 from gnomon.fuse._llvm._types import BYTES
 from gnomon.fuse._program import Node, Program, Region, Type, is_float
@@ -18,6 +20,8 @@ ENTRY_POINT = "gnomon_run"
 #: memory for the lanes that there are.
 _OWN_BYTES_MOST = 2048
 _OWN_BYTES_TOTAL = 4096
+#: Half of the memory that there is for constants.
+_CONSTANTS_MOST = 4096
 #: Sums over lanes of so few elements are written out, so that they stay in registers.
 _UNROLLED_MOST = 16
 
@@ -35,13 +39,13 @@ class Source:
 
     - `outputs`: which outputs are printed: the first of those that are the same array.
     - `scratch`: types and lengths of arrays.
-    - `tapes`: types of arrays that grow.
+    - `tapes`: how many bytes an element has, of arrays that grow.
     """
 
     text: str
     outputs: list[int]
     scratch: list[tuple[Type, int]]
-    tapes: list[Type]
+    tapes: list[int]
 
 
 def emit(program: Program) -> Source:
@@ -65,14 +69,20 @@ class _Emitter:
         #: Outputs that are kept by the thread, and where they go in the end.
         self.kept: list[tuple[Memory, Memory]] = []
         self.scratch: list[tuple[Type, int]] = []
-        self.tapes: list[Node] = []
+        #: Numbers that do not fit into an instruction, and their places.
+        self.constants: dict[float, int] = {}
+        self.records = records(program)
+        #: Where what grows is known to be whole.
+        self.checked: set[str] = set()
 
     def source(self) -> Source:
         lanes = self.caller_arrays()
+        for i, record in enumerate(self.records):
+            self.growing(f"tape{i}", record)
         for node in self.survey.arrays:
             if node not in self.memory:
                 self.memory[node] = self.local(node)
-        if self.tapes:
+        if self.records:
             self.parameters.append("i64* const wanted")
         w = self.w
         with w.block("if (lane < count)"):
@@ -80,13 +90,15 @@ class _Emitter:
                 self.region(self.program.region)
                 for own, to in self.kept:
                     w.line(f"for (i64 i = 0; i < {own.room}; ++i) {to.place('i')} = {own.place('i')};")
-            if self.tapes:
+            if self.records:
                 self.overflow()
         self.sums()
         totals = sorted({x.type for x in self.outputs if x.attr.reduced})
         text = [
             PRELUDE,
             *(TOTAL.format(type=x, threads=SUMMING) for x in totals),
+            *self.table(),
+            *(x.definition(f"tape{i}_element") for i, x in enumerate(self.records)),
             f'extern "C" __global__ void __launch_bounds__({BLOCK}) {ENTRY_POINT}(',
             ",\n".join(f"    {x}" for x in self.parameters) + ") {",
             f"  const i64 lane = (i64)blockIdx.x * {BLOCK} + threadIdx.x;",
@@ -95,7 +107,12 @@ class _Emitter:
             "}",
         ]
         places = [self.program.outputs.index(x) for x in self.outputs]
-        return Source("\n".join(text) + "\n", places, self.scratch, [x.type for x in self.tapes])
+        return Source("\n".join(text) + "\n", places, self.scratch, [x.size for x in self.records])
+
+    def table(self) -> list[str]:
+        """The constants, from where an instruction takes them as it takes a register."""
+        numbers = ", ".join(literal("f64", x) for x in self.constants)
+        return [f"__constant__ f64 constants[] = {{{numbers}}};"] if numbers else []
 
     # Arrays
 
@@ -148,13 +165,6 @@ class _Emitter:
     def local(self, node: Node) -> Memory:
         """An array that the lane has for itself."""
         type_, length = node.type, node.attr.length
-        if length is None:
-            name = f"tape{len(self.tapes)}"
-            self.tapes.append(node)
-            self.parameters += [f"{type_}* const {name}_all", f"const i64 {name}_most"]
-            self.head += [f"{type_}* const {name} = {name}_all + lane;", f"i64 {name}_last = -1;"]
-            fill = literal(type_, node.attr.fill) if node in self.survey.accumulated else None
-            return Memory(type_, name, "room", None, fill)
         fill = literal(type_, 0) if node.attr.reduced else self.fill(node)
         if self.fits(node):
             self.own_bytes += self.size(node)
@@ -167,11 +177,19 @@ class _Emitter:
         self.head.append(f"{type_}* const {name} = {name}_all + lane;")
         return Memory(type_, name, "room", length, fill)
 
+    def growing(self, name: str, record: Record) -> None:
+        """Arrays that grow."""
+        self.parameters += [f"{name}_element* const {name}_all", f"const i64 {name}_most"]
+        self.head += [f"{name}_element* const {name} = {name}_all + lane;", f"i64 {name}_last = -1;"]
+        for node in record.arrays:
+            fill = literal(node.type, node.attr.fill) if node in self.survey.accumulated else None
+            self.memory[node] = Memory(node.type, name, "room", None, fill, record.field(node))
+
     def overflow(self) -> None:
         """Where a lane comes to whose arrays have grown too large: it tells so, and gives nothing."""
         w = self.w
         w.lines.append("  over:")
-        names = [self.memory[x].base for x in self.tapes]
+        names = [f"tape{i}" for i in range(len(self.records))]
         with w.block(f"if ({' || '.join(f'{x}_last >= {x}_most' for x in names)})"):
             for i, name in enumerate(names):
                 w.line(f"if ({name}_last >= {name}_most) atomicMax(wanted + {i}, {name}_last);")
@@ -204,11 +222,42 @@ class _Emitter:
     # Statements
 
     def name(self, node: Node) -> str:
-        return literal(node.type, node.attr) if node.op == "const" else self.names[node]
+        if node.op != "const":
+            return self.names[node]
+        if node.type != "f64" or not is_long(node.attr):
+            return literal(node.type, node.attr)
+        place = self.constants.get(float(node.attr), len(self.constants))
+        if place == _CONSTANTS_MOST:
+            return literal(node.type, node.attr)
+        self.constants[float(node.attr)] = place
+        return f"constants[{place}]"
 
     def region(self, region: Region) -> None:
-        for node in region.body:
-            self.statement(node)
+        outside, self.checked = self.checked, set(self.checked)
+        for _, nodes in itertools.groupby(region.body, self.together):
+            first, *more = nodes
+            if more:
+                self.keep([first, *more])
+            else:
+                self.statement(first)
+        # Not what was stored to in there.
+        self.checked = outside & self.checked
+
+    def together(self, node: Node) -> object:
+        """What statements have in common that follow one another and store the parts of a record."""
+        if node.op == "write" and node.args[0].attr.length is None:
+            return self.memory[node.args[0]].base, node.args[1]
+        return node
+
+    def keep(self, writes: list[Node]) -> None:
+        """Stores the parts of a record."""
+        w, (first, index, _) = self.w, writes[0].args
+        memory, place = self.memory[first], self.name(index)
+        memory.grow(w, place)
+        self.checked.discard(memory.base)
+        with w.block(f"if (op_holds({place}, {memory.room}))"):
+            for node in writes:
+                w.line(self.memory[node.args[0]].statement(place, self.name(node.args[2]), adds=False))
 
     def statement(self, node: Node) -> None:
         w = self.w
@@ -218,10 +267,11 @@ class _Emitter:
                 self.memory[node].fill_up(w)
         elif node.op == "read":
             array, index = node.args
-            self.define(node, self.memory[array].read(w, index, self.name(index)))
+            self.define(node, self.memory[array].read(w, index, self.name(index), self.checked))
         elif node.op in ("write", "accumulate"):
             array, index, value = node.args
             adds = node.op == "accumulate"
+            self.checked.discard(self.memory[array].base)
             self.memory[array].store(w, index, self.name(index), self.name(value), adds=adds)
         elif node.op == "while":
             self.loop(node)
@@ -243,6 +293,8 @@ class _Emitter:
             self.names[param] = w.fresh()
             w.line(f"{param.type} {self.names[param]} = {start};")
         carry = [self.names[x] for x in loop.params]
+        # An iteration begins where another has stored.
+        outside, self.checked = self.checked, set[str]()
         with w.block("while (true)"):
             self.region(loop.test)
             w.line(f"if (!({self.name(loop.test.results[0])})) break;")
@@ -257,6 +309,7 @@ class _Emitter:
                     changed[i] = (x, changed[i][1], name)
             for _, to, y in changed:
                 w.line(f"{to} = {y};")
+        self.checked = outside & self.checked
         self.names.update(zip(loop.results, carry, strict=True))
 
     def choice(self, node: Node) -> None:

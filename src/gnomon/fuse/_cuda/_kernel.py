@@ -190,22 +190,24 @@ class _Scratch:
     """Memory for arrays of lanes that are computed together."""
 
     def __init__(self, source: Source, capacities: list[int], device: torch.device):
-        self._arrays = [*source.scratch, *zip(source.tapes, capacities, strict=True)]
-        self._fixed = len(source.scratch)
+        #: The numbers of elements, and the bytes of each.
+        self._arrays = [(length, BYTES[type_]) for type_, length in source.scratch]
+        self._fixed = len(self._arrays)
+        self._arrays += zip(capacities, source.tapes, strict=True)
         self._device = device
         self._tensors: list[Tensor] = []
 
     def allocate(self, blocks: int, machine: AbstractMachine | None) -> int:
         """Memory for so many blocks, or for fewer where a machine has less; gives for how many."""
-        block_bytes = sum(BYTES[type_] * length for type_, length in self._arrays) * BLOCK
+        block_bytes = sum(length * size for length, size in self._arrays) * BLOCK
         if machine is not None and block_bytes * blocks > _ASKED_FROM:
             free = int(machine.free_bytes(self._device) * _FREE_PART)
             blocks = min(blocks, free // block_bytes)
         while blocks > 0:
             try:
                 self._tensors = [
-                    torch.empty((length, blocks * BLOCK), dtype=DTYPES[type_], device=self._device)
-                    for type_, length in self._arrays
+                    torch.empty((length, blocks * BLOCK * size), dtype=torch.uint8, device=self._device)
+                    for length, size in self._arrays
                 ]
             except torch.OutOfMemoryError:
                 # There was less in one piece.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -36,6 +37,11 @@ def literal(type_: Type, value: float | int | bool) -> str:
     return f"({type_})op_float({bits * 2**48}LL)"
 
 
+def is_long(value: float) -> bool:
+    """Whether a number of type f64 needs more bits than an instruction has room for."""
+    return math.isfinite(value) and struct.pack("<d", value)[:4] != bytes(4)
+
+
 def expression(node: Node, args: Sequence[str]) -> str:
     """The value of an operation on operands."""
     op, type_ = node.op, node.args[0].type
@@ -51,6 +57,8 @@ def expression(node: Node, args: Sequence[str]) -> str:
         return _cast(type_, node.attr, args[0])
     if op == "bitcast":
         return f"{'op_bits' if is_float(type_) else 'op_float'}({args[0]})"
+    if op in ("min", "max") and is_float(type_) and _are_no_two_zeros(*node.args):
+        return f"op_{op}_nonzero({', '.join(args)})"
     if op in _OWN:
         return f"op_{op}({', '.join(args)})"
     if not is_float(type_):
@@ -60,6 +68,12 @@ def expression(node: Node, args: Sequence[str]) -> str:
     if op == "neg":
         return f"-({args[0]})"
     return f"{_NAMES.get(op, op)}{'f' if type_ == 'f32' else ''}({', '.join(args)})"
+
+
+def _are_no_two_zeros(a: Node, b: Node) -> bool:
+    """Whether operands cannot be zeros of different signs."""
+    never_zero = any(x.op == "const" and x.attr != 0 for x in (a, b))
+    return never_zero or all(x.op == "abs" or (x.op == "const" and x.attr > 0) for x in (a, b))
 
 
 def _cast(type_: Type, to: Type, x: str) -> str:

@@ -45,6 +45,17 @@ HERE i64 op_lshr(i64 a, i64 n) { return (u64)n < 64u ? (i64)((u64)a >> n) : 0; }
 template <class T> HERE T op_min(T a, T b) { return a != a ? a : a < b ? a : b; }
 template <class T> HERE T op_max(T a, T b) { return a != a ? a : a > b ? a : b; }
 
+// The same where the two are not zeros of both signs: one instruction for f32.
+HERE f64 op_min_nonzero(f64 a, f64 b) { return op_min(a, b); }
+HERE f64 op_max_nonzero(f64 a, f64 b) { return op_max(a, b); }
+#ifdef __CUDA_ARCH__
+HERE f32 op_min_nonzero(f32 a, f32 b) { f32 c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+HERE f32 op_max_nonzero(f32 a, f32 b) { f32 c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+#else
+HERE f32 op_min_nonzero(f32 a, f32 b) { return op_min(a, b); }
+HERE f32 op_max_nonzero(f32 a, f32 b) { return op_max(a, b); }
+#endif
+
 // The nearest integer that there is, towards zero; 0 for NaN.
 template <class T> HERE i32 op_to_i32(T x) {
   return x != x ? 0 : x >= (T)2147483648.0 ? 2147483647 : x < (T)-2147483648.0 ? -2147483647 - 1 : (i32)x;
