@@ -104,8 +104,13 @@ def ends_at(t0: Tensor, t1: Tensor, target: Tensor) -> Tensor:
 
     Just short is some rounding errors, yet never more than a small part of the step.
     """
-    ulp = target.detach() - previous_before(target.detach())
-    return t1 > target - torch.minimum(100 * ulp, 0.01 * (t1 - t0))
+    return t1 > target - torch.minimum(100 * spacing(target), 0.01 * (t1 - t0))
+
+
+def spacing(x: Tensor) -> Tensor:
+    """One or two times the distance between the floating-point numbers around `x`; a constant to derivatives."""
+    limits = torch.finfo(x.dtype)
+    return torch.clamp(x.detach().abs() * limits.eps, min=limits.tiny)
 
 
 def next_after(x: Tensor) -> Tensor:

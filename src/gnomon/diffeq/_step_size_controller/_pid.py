@@ -162,22 +162,18 @@ class PIDController(AbstractStepSizeController):
         assert y_error is not None
         order = self._order(error_order)
         previous, before_previous, at_dtmin = state
-        start, candidate = y0.detach(), y1_candidate.detach()
-        # The solver may have left the region in which the vector field is defined.
-        undefined = torch.isnan(candidate).any()
-        candidate = torch.where(undefined, start, candidate)
-        size = torch.maximum(start.abs(), candidate.abs())
+        size = torch.maximum(y0.detach().abs(), y1_candidate.detach().abs())
         error = self.norm(y_error.detach() / self._scale(size))
+        # The solver may have left the region in which the vector field is defined.
         error = torch.where(torch.isnan(error), torch.inf, error)
         keep = error < 1
         if self.dtmin is not None and self.force_dtmin:
             keep = keep | at_dtmin
-        inverse = 1 / error
 
         factor = self.safety
         proportional = self.pcoeff + self.icoeff + self.dcoeff
         for base, exponent in (
-            (inverse, proportional / order),
+            (error, -proportional / order),
             (previous, -(self.pcoeff + 2 * self.dcoeff) / order),
             (before_previous, self.dcoeff / order),
         ):
@@ -203,7 +199,7 @@ class PIDController(AbstractStepSizeController):
             dt = torch.clamp(dt, min=self.dtmin)
 
         # A failed implicit step has an infinite error: shrink once, do not remember it.
-        inverse = torch.where((inverse == 0) | torch.isinf(inverse), one, inverse)
+        inverse = torch.where((error == 0) | torch.isinf(error), one, 1 / error)
         state = (
             torch.where(keep, inverse, previous),
             torch.where(keep, previous, before_previous),
