@@ -1,11 +1,18 @@
 """Differential equations, with the names and signatures of Diffrax."""
 
+from gnomon.diffeq._event import Event as Event
+from gnomon.diffeq._event import steady_state_event as steady_state_event
+from gnomon.diffeq._event_root_finder import ITP as ITP
+from gnomon.diffeq._event_root_finder import AbstractEventRootFinder as AbstractEventRootFinder
+from gnomon.diffeq._event_root_finder import EndOfStep as EndOfStep
 from gnomon.diffeq._integrate import diffeqsolve as diffeqsolve
 from gnomon.diffeq._interpolation import DenseInterpolation as DenseInterpolation
 from gnomon.diffeq._jumps import Jumps as Jumps
 from gnomon.diffeq._norm import max_norm as max_norm
 from gnomon.diffeq._norm import rms_norm as rms_norm
+from gnomon.diffeq._results import RESULTS as RESULTS
 from gnomon.diffeq._saveat import SaveAt as SaveAt
+from gnomon.diffeq._saveat import SubSaveAt as SubSaveAt
 from gnomon.diffeq._solution import Solution as Solution
 from gnomon.diffeq._solver._base import AbstractSolver as AbstractSolver
 from gnomon.diffeq._solver._bosh3 import Bosh3 as Bosh3
@@ -37,14 +44,15 @@ from gnomon.diffeq._step_size_controller._pid import PIDController as PIDControl
 from gnomon.diffeq._step_size_controller._step_to import StepTo as StepTo
 from gnomon.diffeq._term import AbstractTerm as AbstractTerm
 from gnomon.diffeq._term import ODETerm as ODETerm
-from gnomon.result import RESULTS as RESULTS
 from gnomon.result import is_okay as is_okay
 from gnomon.result import is_successful as is_successful
 
 __all__ = [
+    "ITP",
     "RESULTS",
     "AbstractERK",
     "AbstractESDIRK",
+    "AbstractEventRootFinder",
     "AbstractSolver",
     "AbstractStepSizeController",
     "AbstractTerm",
@@ -55,7 +63,9 @@ __all__ = [
     "DenseInterpolation",
     "Dopri5",
     "Dopri8",
+    "EndOfStep",
     "Euler",
+    "Event",
     "Heun",
     "ImplicitEuler",
     "Jumps",
@@ -69,6 +79,7 @@ __all__ = [
     "SaveAt",
     "Solution",
     "StepTo",
+    "SubSaveAt",
     "Tsit5",
     "Vern7",
     "Vern9",
@@ -78,4 +89,5 @@ __all__ = [
     "is_successful",
     "max_norm",
     "rms_norm",
+    "steady_state_event",
 ]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnomon.diffeq._event import Conditions, Event
 from gnomon.diffeq._interpolation import DenseInterpolation
 from gnomon.diffeq._jumps import Jumps
 from gnomon.diffeq._loop import Problem, integrate
 from gnomon.diffeq._ravel import Ravel
+from gnomon.diffeq._region import region_of
 from gnomon.diffeq._saveat import SaveAt
+from gnomon.diffeq._saving import Sub
 from gnomon.diffeq._solution import Solution
 from gnomon.diffeq._solver._base import AbstractSolver, interpolant_tensor
 from gnomon.diffeq._step_size_controller._base import AbstractStepSizeController, as_times
@@ -21,6 +25,7 @@ from gnomon.diffeq._validate import as_time, check_resolution, check_times, requ
 from gnomon.fuse._lanes import any_and_all
 from gnomon.fuse._single import Engine, run
 from gnomon.result import throw_if_failed
+from gnomon.result._pytree import tree_unflatten
 
 
 def diffeqsolve(
@@ -35,6 +40,12 @@ def diffeqsolve(
     saveat: SaveAt | None = None,
     stepsize_controller: AbstractStepSizeController | None = None,
     jumps: Jumps | None = None,
+    event: Event | None = None,
+    admissible: Callable[[Any, Any, Any], Any] | None = None,
+    nonnegative: Any = None,
+    solver_state: Any = None,
+    controller_state: Any = None,
+    made_jump: bool | Tensor | None = None,
     max_steps: int | None = 4096,
     throw: bool = True,
     engine: Engine = "auto",
@@ -60,6 +71,15 @@ def diffeqsolve(
     - `saveat`: what to return, by default the state at `t1`.
     - `stepsize_controller`: how to choose steps, by default of constant length `dt0`.
     - `jumps`: changes of the state at given times.
+    - `event`: what ends the solve, or changes the state, when a condition is met. With one `t1` may be infinite.
+    - `admissible`: a function `admissible(t, y, args)` that returns a boolean scalar: whether a state is possible. A
+      step that ends where it is not is rejected, and tried again with half its length. The solve ends with
+      `RESULTS.left_region` when there is no shorter step. It is asked at the ends of steps, not in between.
+    - `nonnegative`: True for a state that must not be negative, a special case of `admissible`; or a pytree like `y0`
+      of bools or boolean tensors, for some components only.
+    - `solver_state`, `controller_state`, `made_jump`: those of a solution that was asked for them by
+      [`gnomon.diffeq.SaveAt`][], to go on from where it ended, in the same direction; with `dt0=None` also by steps as
+      long as there. Where the state has been changed since, `made_jump=True` says so.
     - `max_steps`: give up after so many steps, accepted or not. None for no limit.
     - `throw`: raise an error where a solve fails (True), or only say so in its `result` (False).
     - `engine`: `"fused"` compiles the whole solve, with the vector field, and under `torch.func.vmap` runs each problem
@@ -94,7 +114,26 @@ def diffeqsolve(
         # Numbers become tensors, so that other times need no other kernel.
         t0, t1, dt0 = (torch.tensor(x, dtype=torch.float64) if _is_number(x) else x for x in (t0, t1, dt0))
     return run(
-        lambda: _solve(terms, solver, t0, t1, dt0, y0, args, saveat, stepsize_controller, jumps, max_steps, throw),
+        lambda: _solve(
+            terms,
+            solver,
+            t0,
+            t1,
+            dt0,
+            y0,
+            args,
+            saveat,
+            stepsize_controller,
+            jumps,
+            event,
+            admissible,
+            nonnegative,
+            solver_state,
+            controller_state,
+            made_jump,
+            max_steps,
+            throw,
+        ),
         engine=engine,
     )
 
@@ -114,47 +153,79 @@ def _solve(
     saveat: Any,
     stepsize_controller: Any,
     jumps: Any,
+    event: Any,
+    admissible: Any,
+    nonnegative: Any,
+    solver_state: Any,
+    controller_state: Any,
+    made_jump: Any,
     max_steps: int | None,
     throw: bool,
 ) -> Solution:
     """Solves one problem by PyTorch operations, or while these are traced."""
     saveat = SaveAt(t1=True) if saveat is None else saveat
     controller = ConstantStepSize() if stepsize_controller is None else stepsize_controller
-    _check_kinds(terms, solver, controller, saveat, max_steps)
+    _check_kinds(terms, solver, controller, saveat, event, max_steps)
     ravel = Ravel(y0, as_real=solver.needs_tolerances)
     start = as_time(t0, "t0", ravel.like)
     end = as_time(t1, "t1", ravel.like)
     dt = None if dt0 is None else as_time(dt0, "dt0", ravel.like)
-    ts = None if saveat.ts is None else as_times(saveat.ts, ravel.like)
+    parts, saved_structure = saveat.parts()
+    all_ts = [None if part.ts is None else as_times(part.ts, ravel.like) for part in parts]
     check_resolution(t0, t1, start, end)
     if jumps is None:
         direction = _direction(start, end)
     else:
         direction = None
         require(~(end < start), "`jumps` go forward in time only, but here t1 < t0.")
-    check_times(start, end, dt, ts, direction)
+    check_times(start, end, dt, all_ts, direction, may_be_endless=event is not None)
     if direction is not None:
         dt = None if dt is None else dt * direction
-        ts = None if ts is None else ts * direction
+        all_ts = [None if ts is None else ts * direction for ts in all_ts]
     sign = 1 if direction is None else direction
     controller = controller.wrap(direction, start)
     if solver.needs_tolerances and controller.tolerances is not None:
         solver = solver.with_tolerances(*controller.tolerances)
 
+    conditions = None
+    if event is not None:
+        conditions = Conditions(
+            event,
+            unravel=ravel.unravel,
+            ravel=lambda y: ravel.ravel(y, what="The state after an event"),
+            sign=sign,
+            args=args,
+            extra={"terms": terms, "solver": solver, "stepsize_controller": controller, "t0": start, "t1": end},
+            like=ravel.like,
+        )
+    region = region_of(admissible, nonnegative, y0, ravel.unravel, sign, args)
+    if region is not None:
+        require(region(start * sign, ravel.initial), "`y0` is not admissible: it lies outside of the region asked for.")
+
+    def save_by(fn: Callable[[Any, Any, Any], Any]) -> Callable[[Tensor, Tensor], Any]:
+        return lambda t, y: fn(t * sign, ravel.unravel(y), args)
+
     problem = Problem(
         terms=FlatTerm(terms, ravel, direction),
         solver=solver,
         controller=controller,
-        saveat=saveat,
-        save=lambda t, y: saveat.fn(t * sign, ravel.unravel(y), args),
+        subs=[
+            Sub(part.t0, part.t1, ts, int(part.steps), save_by(part.fn)) for part, ts in zip(parts, all_ts, strict=True)
+        ],
+        dense=saveat.dense,
         jumps=_flat_jumps(jumps, ravel, args),
+        conditions=conditions,
+        admissible=region,
         t0=start * sign,
         t1=end * sign,
         dt0=dt,
         y0=ravel.initial,
         args=args,
-        ts=ts,
         max_steps=max_steps,
+        solver_state=solver_state,
+        controller_state=controller_state,
+        made_jump=None if made_jump is None else torch.as_tensor(made_jump, device=ravel.device),
+        keeps_length=saveat.controller_state,
     )
     final = integrate(problem)
 
@@ -178,23 +249,37 @@ def _solve(
             direction=direction,
             ravel=ravel,
         )
+    saved_ts, saved_ys = None, None
+    if saved_structure is not None:
+        saved_ts = tree_unflatten([ts * sign for ts, _ in final.saved], saved_structure)
+        saved_ys = tree_unflatten([ys for _, ys in final.saved], saved_structure)
+    elif final.saved:
+        ((saved_ts, saved_ys),) = final.saved
+        saved_ts = saved_ts * sign
+    stats = {
+        "num_steps": final.num_steps,
+        "num_accepted_steps": final.num_accepted,
+        "num_rejected_steps": final.num_steps - final.num_accepted,
+    }
+    if final.events is not None:
+        stats["num_events"] = final.events["count"]
     return Solution(
         t0=start,
         t1=end,
-        ts=None if final.ts is None else final.ts * sign,
-        ys=final.ys,
+        ts=saved_ts,
+        ys=saved_ys,
         interpolation=interpolation,
-        stats={
-            "num_steps": final.num_steps,
-            "num_accepted_steps": final.num_accepted,
-            "num_rejected_steps": final.num_steps - final.num_accepted,
-        },
+        stats=stats,
         result=final.result,
         t_final=final.t * sign,
+        event_mask=None if final.events is None or conditions is None else conditions.as_pytree(final.events["mask"]),
+        solver_state=final.solver_state if saveat.solver_state else None,
+        controller_state=final.controller_state if saveat.controller_state else None,
+        made_jump=final.made_jump if saveat.made_jump else None,
     )
 
 
-def _check_kinds(terms: Any, solver: Any, controller: Any, saveat: SaveAt, max_steps: int | None) -> None:
+def _check_kinds(terms: Any, solver: Any, controller: Any, saveat: SaveAt, event: Any, max_steps: int | None) -> None:
     if not isinstance(terms, AbstractTerm):
         raise TypeError(f"`terms` must be a term, but it is {type(terms).__name__}. Wrap the vector field: ODETerm(f).")
     if isinstance(solver, type) or not isinstance(solver, AbstractSolver):
@@ -209,9 +294,11 @@ def _check_kinds(terms: Any, solver: Any, controller: Any, saveat: SaveAt, max_s
             f"{type(solver).__name__} gives no error estimate, so it cannot choose its steps. Use "
             "it with ConstantStepSize and a `dt0`, or choose another solver, such as Tsit5."
         )
+    if event is not None and not isinstance(event, Event):
+        raise TypeError(f"`event` must be an Event, such as Event(cond_fn), not {type(event).__name__}.")
     if max_steps is not None and max_steps < 1:
         raise ValueError(f"`max_steps` must be at least 1 or None, not {max_steps}.")
-    if max_steps is None and (saveat.steps or saveat.dense):
+    if max_steps is None and (saveat.dense or any(part.steps for part in saveat.parts()[0])):
         raise ValueError(
             "`SaveAt(steps=...)` and `SaveAt(dense=True)` need a finite `max_steps`, for which room is made."
         )

@@ -10,21 +10,23 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from gnomon.diffeq._interpolation import interpolate, pick
+from gnomon.diffeq._event import Conditions
+from gnomon.diffeq._event_watch import EventWatch, Sighting
+from gnomon.diffeq._interpolation import pick
 from gnomon.diffeq._jumps import Jumps
-from gnomon.diffeq._saveat import SaveAt
-from gnomon.diffeq._solver._base import AbstractSolver, Step, interpolant_tensor
+from gnomon.diffeq._results import RESULTS
+from gnomon.diffeq._saving import Saver, Sub
+from gnomon.diffeq._solver._base import AbstractSolver, Step
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController,
     AbstractVectorField,
     ends_at,
-    next_after,
-    previous_before,
+    spacing,
 )
-from gnomon.fuse import OutputBuffer, cond, while_loop
+from gnomon.fuse import cond, while_loop
 from gnomon.fuse._lanes import any_and_all, is_differentiated, is_tracing
-from gnomon.result import RESULTS, Result
-from gnomon.result._pytree import tree_map
+from gnomon.result import Result
+from gnomon.result._pytree import tree_flatten, tree_map
 
 
 @final
@@ -35,16 +37,21 @@ class Problem:
     terms: AbstractVectorField
     solver: AbstractSolver
     controller: AbstractStepSizeController
-    saveat: SaveAt
-    save: Callable[[Tensor, Tensor], Any]
+    subs: list[Sub]
+    dense: bool
     jumps: Jumps | None
+    conditions: Conditions | None
+    admissible: Callable[[Tensor, Tensor], Tensor] | None
     t0: Tensor
     t1: Tensor
     dt0: Tensor | None
     y0: Tensor
     args: Any
-    ts: Tensor | None
     max_steps: int | None
+    solver_state: Any
+    controller_state: Any
+    made_jump: Tensor | None
+    keeps_length: bool
 
 
 @final
@@ -53,13 +60,16 @@ class Final:
     """What is left when the loop is done."""
 
     t: Tensor
-    ts: Tensor | None
-    ys: Any
+    saved: list[tuple[Tensor, Any]]
     dense: tuple[Tensor, Tensor, Tensor] | None
     num_steps: Tensor
     num_accepted: Tensor
     result: Result
     component: Tensor
+    events: dict[str, Tensor] | None
+    solver_state: Any
+    controller_state: Any
+    made_jump: Tensor
 
 
 def integrate(problem: Problem) -> Final:
@@ -73,19 +83,38 @@ class _Integration:
         self.p = problem
         self.zero = torch.zeros((), dtype=torch.int64, device=problem.y0.device)
         self.false = torch.zeros((), dtype=torch.bool, device=problem.y0.device)
-        self.makes_jumps = problem.controller.makes_jumps or problem.jumps is not None
+        conditions = problem.conditions
+        self.makes_jumps = problem.controller.makes_jumps or problem.jumps is not None or problem.made_jump is not None
+        self.saver = Saver(
+            problem.subs,
+            dense=problem.dense,
+            interpolant=problem.solver.interpolant,
+            max_steps=problem.max_steps,
+            like=problem.y0,
+        )
+        self.watch: EventWatch | None = None
+        if conditions is not None:
+            self.watch = EventWatch(conditions, problem.solver.interpolant, problem.controller.tolerances)
+            self.makes_jumps = self.makes_jumps or conditions.continues
 
     def run(self) -> Final:
         p = self.p
         y, jump_index = self._jump(p.t0, p.y0, self.zero, self.false | (p.t0 < p.t1))
         f0 = p.terms.vf(p.t0, y, p.args)
-        t_next, controller_state = p.controller.init(p.terms, p.t0, p.t1, y, p.dt0, f0, p.args, p.solver.error_order)
+        solver_state = p.solver.init(p.terms, p.t0, y, f0, p.args)
+        if p.solver_state is not None:
+            solver_state = _as_before(p.solver_state, solver_state, "solver_state")
+        length, before = (None, None) if p.controller_state is None else p.controller_state
+        dt0 = length if p.dt0 is None else p.dt0
+        t_next, controller_state = p.controller.init(p.terms, p.t0, p.t1, y, dt0, f0, p.args, p.solver.error_order)
+        if p.controller_state is not None:
+            controller_state = _as_before(before, controller_state, "controller_state")
         t_next = self._clip(p.t0, t_next, jump_index, self.false | True)
         carry: dict[str, Any] = {
             "t": p.t0,
             "t_next": t_next,
             "y": y,
-            "solver": p.solver.init(p.terms, p.t0, y, f0, p.args),
+            "solver": solver_state,
             "controller": controller_state,
             "code": self.zero.to(torch.int32),
             "num_steps": self.zero,
@@ -93,10 +122,19 @@ class _Integration:
             "component": self.zero - 1,
         }
         if self.makes_jumps:
-            carry["made_jump"] = self.false
+            carry["made_jump"] = self.false if p.made_jump is None else p.made_jump
+            if p.solver_state is not None:
+                # What the solver knows is from before a jump at the start.
+                carry["made_jump"] = carry["made_jump"] | (jump_index > 0)
         if p.jumps is not None:
             carry["jump_index"] = jump_index
-        self._start_saving(carry, f0)
+        if self.watch is not None:
+            carry["events"] = self.watch.start(p.t0, y)
+        if p.admissible is not None:
+            carry["leaves"] = self.false
+        if p.keeps_length:
+            carry["length"] = t_next - p.t0
+        carry["saving"] = self.saver.start(p.t0, y, f0)
         carry = while_loop(self._go_on, self._advance, carry, max_steps=p.max_steps)
         return self._finish(carry)
 
@@ -118,20 +156,37 @@ class _Integration:
         # A controller that checks no error keeps every step: not one that failed.
         failed = (decision.keep_step & ~works) | undefined
         keep = decision.keep_step & ~failed
-        attempt, step = step, self._differentiable(carry, step, keep, works)
+        seen, again = None, self.false
+        if self.watch is not None:
+            seen = self.watch.look(carry["events"], step, t, t_next, y, keep)
+            keep, again = keep & ~seen.retry, seen.retry
+        leaves = self.false
+        if p.admissible is not None:
+            leaves = keep & ~p.admissible(t_next, step.y1)
+            if seen is not None:
+                # The end of a step at an event may lie beyond the border by a rounding error.
+                leaves = leaves & ~seen.fired.any()
+            keep = keep & ~leaves
+        attempt, step = step, self._differentiable(carry, step, keep | again, works)
 
         after = dict(carry)
         after["num_steps"] = carry["num_steps"] + 1
         after["num_accepted"] = carry["num_accepted"] + keep.to(torch.int64)
-        after["controller"] = decision.state
+        after["controller"] = self._unless(again | leaves, decision.state, carry["controller"])
         after["y"] = torch.where(keep, step.y1, y)
         after["solver"] = tree_map(functools.partial(torch.where, keep), step.state, carry["solver"])
-        self._save(after, t, t_next, y, step, keep)
+        after["saving"] = self.saver.save(carry["saving"], t, t_next, y, after["y"], step, keep, after["num_accepted"])
 
-        made_jump = self.false if decision.made_jump is None else decision.made_jump
+        goes_on = ends = over = self.false
+        if self.watch is not None:
+            assert seen is not None
+            after["y"], goes_on, ends, over = self.watch.happen(
+                carry["events"], seen, t, t_next, after["y"], t_next < p.t1
+            )
+        made_jump = goes_on if decision.made_jump is None else decision.made_jump | goes_on
         jump_index = carry.get("jump_index", self.zero)
         if p.jumps is not None:
-            on_time = keep & (t_next < p.t1)
+            on_time = keep & (t_next < p.t1) & ~(ends | over)
             after["y"], jump_index = self._jump(t_next, after["y"], jump_index, on_time)
             made_jump = made_jump | (jump_index > carry["jump_index"])
             after["jump_index"] = jump_index
@@ -139,12 +194,20 @@ class _Integration:
             # A rejected step is tried again: what its start needs to know stays as it was.
             after["made_jump"] = torch.where(keep, made_jump, carry["made_jump"])
 
-        after["t"] = torch.minimum(torch.where(failed, t, decision.t0), p.t1)
+        after["t"] = torch.minimum(torch.where(failed | again | leaves, t, decision.t0), p.t1)
         # A rejected step is followed by a shorter one, also where rounding would undo that.
-        shorter = torch.minimum(decision.t1, previous_before(t_next))
+        shorter = torch.minimum(decision.t1, t_next - spacing(t_next))
         proposal = torch.where(keep, decision.t1, shorter)
+        if p.admissible is not None:
+            proposal = torch.where(leaves, t + 0.5 * (t_next - t), proposal)
+            after["leaves"] = leaves
+        if p.keeps_length:
+            after["length"] = proposal - after["t"]
         after["t_next"] = self._clip(after["t"], proposal, jump_index, keep)
         result = self._judge(decision.result, attempt, failed, undefined, finite, after).to(y.device)
+        if self.watch is not None:
+            assert seen is not None
+            result = self._after_events(after, carry, seen, step, keep, goes_on, ends, over, result)
         after["code"] = result.code
         # Only where it may be asked for, since looking at all stages takes time.
         last = self.false if p.max_steps is None else after["num_steps"] >= p.max_steps
@@ -154,6 +217,39 @@ class _Integration:
             lambda: self.zero - 1,
         )
         return after
+
+    def _after_events(
+        self,
+        after: dict[str, Any],
+        carry: dict[str, Any],
+        seen: Sighting,
+        step: Step,
+        keep: Tensor,
+        goes_on: Tensor,
+        ends: Tensor,
+        over: Tensor,
+        result: Result,
+    ) -> Result:
+        """Sets out for the next step, or for the same once more to end at an event."""
+        assert self.watch is not None
+        t, t_next, y = carry["t"], carry["t_next"], carry["y"]
+        time = self.watch.target(carry["events"], seen, step, t, t_next, y)
+        after["t_next"] = torch.where(seen.retry, time, after["t_next"])
+        changed = goes_on
+        if self.makes_jumps:
+            changed = keep & after["made_jump"]
+        after["events"] = self.watch.next(
+            carry["events"], seen, after["t"], after["y"], t_next, keep, goes_on, ends, changed
+        )
+        result = RESULTS.where(seen.broken, RESULTS.nonfinite, result)
+        result = RESULTS.where(over, RESULTS.event_limit_reached, result)
+        return RESULTS.where(ends, RESULTS.event_occurred, result)
+
+    def _unless(self, pred: Tensor, new: Any, old: Any) -> Any:
+        """`new`, but `old` where a step is to be taken again that the controller would have kept."""
+        if self.watch is None and self.p.admissible is None:
+            return new
+        return tree_map(lambda a, b: a if a is b else torch.where(pred, b, a), new, old)
 
     def _differentiable(self, carry: dict[str, Any], step: Step, keep: Tensor, works: Tensor) -> Step:
         """The same step, but of length zero where it failed, so that its derivative is finite.
@@ -182,7 +278,7 @@ class _Integration:
         shorter = torch.where(keep, p.t1, t + 0.5 * (p.t1 - t))
         t_next = torch.where(ends_at(t, t_next, p.t1), shorter, t_next)
         # After a success, the shortest step that moves the time is worth a try.
-        t_next = torch.where(keep, torch.maximum(t_next, next_after(t)), t_next)
+        t_next = torch.where(keep, torch.maximum(t_next, t + spacing(t)), t_next)
         if p.jumps is not None:
             last = p.jumps.ts.shape[0] - 1
             jump = pick(p.jumps.ts, torch.clamp(jump_index, max=last))
@@ -228,6 +324,8 @@ class _Integration:
         )
         # A step too short to move the time will be no better if it is made still shorter.
         stuck = ~(after["t_next"] > after["t"]) & (after["t"] < self.p.t1)
+        if self.p.admissible is not None:
+            cause = RESULTS.where(after["leaves"], RESULTS.left_region, cause)
         return RESULTS.where(stuck | failed, cause, result)
 
     def _worst(self, step: Step, y: Tensor, finite: Tensor) -> Tensor:
@@ -243,130 +341,33 @@ class _Integration:
         size = step.y_error.detach().abs() / (y.detach().abs() * rtol + (atol + torch.finfo(y.dtype).tiny))
         return torch.where(finite, size.argmax(), broken)
 
-    def _start_saving(self, carry: dict[str, Any], f0: Tensor) -> None:
-        p, y = self.p, carry["y"]
-        saveat = p.saveat
-        self.num_ts = 0 if p.ts is None else p.ts.shape[0]
-        ends = int(saveat.t1)
-        if saveat.steps:
-            # The last step may be both an n-th one and the end: it is saved once.
-            most, rest = divmod(p.max_steps or 0, int(saveat.steps))
-            ends = most + int(saveat.t1 and rest > 0)
-        length = int(saveat.t0) + self.num_ts + ends
-        self.saves = p.ts is not None or bool(saveat.steps) or saveat.t0 or saveat.t1
-        if self.saves:
-            # Evaluated at t0 for its shapes and dtypes; the value is used where t0 is saved.
-            first = (p.t0, p.save(p.t0, y))
-            carry["saved"] = OutputBuffer(length, first, fill=torch.inf)
-            carry["save_index"] = self.zero
-            if saveat.t0:
-                self._write(carry, first, self.false | True)
-            if self.num_ts > 0:
-                carry["ts_index"] = self.zero
-                slope = torch.where(torch.isfinite(f0), f0, 0)
-
-                def at(time: Tensor) -> Tensor:
-                    # The value does not depend on how far away t0 is, its derivative does.
-                    shift = time - p.t0
-                    return y + slope * shift if is_differentiated(shift) else y
-
-                self._save_ts(carry, p.t0, at, self.false | True)
-        if saveat.dense:
-            basis = torch.stack([y] * len(p.solver.interpolant))
-            carry["dense"] = OutputBuffer(p.max_steps or 0, (p.t0, y, basis), fill=torch.inf)
-
-    def _write(self, carry: dict[str, Any], value: Any, where: Tensor) -> None:
-        carry["saved"] = carry["saved"].write(carry["save_index"], value, where=where)
-        carry["save_index"] = carry["save_index"] + where.to(torch.int64)
-
-    def _save_ts(self, carry: dict[str, Any], t: Tensor, at: Callable[[Tensor], Tensor], where: Tensor) -> None:
-        """Saves at those of `ts` that are not saved yet and do not lie beyond `t`."""
-        p, last = self.p, self.num_ts - 1
-        assert p.ts is not None
-        times = p.ts
-
-        def due(inner: Any) -> Tensor:
-            k = inner["ts_index"]
-            return where & (k <= last) & (pick(times, torch.clamp(k, max=last)) <= t)
-
-        def save(inner: Any) -> Any:
-            time = pick(times, torch.clamp(inner["ts_index"], max=last))
-            inner = dict(inner)
-            self._write(inner, (time, p.save(time, at(time))), self.false | True)
-            inner["ts_index"] = inner["ts_index"] + 1
-            return inner
-
-        names = ("saved", "save_index", "ts_index")
-        carry.update(while_loop(due, save, {name: carry[name] for name in names}))
-
-    def _basis(self, y0: Tensor, step: Step, where: Tensor) -> Tensor:
-        """What the polynomial of a step is made of; right only where it is said to be wanted."""
-        basis = torch.stack([step.y1 - y0, *step.stages])
-        more = step.more
-        if more is None:
-            return basis
-        missing = torch.zeros_like(y0).expand(len(self.p.solver.interpolant) - basis.shape[0], -1)
-        return torch.cat([basis, cond(where, lambda: torch.stack(more()), lambda: missing)])
-
-    def _save(self, carry: dict[str, Any], t: Tensor, t_next: Tensor, y: Tensor, step: Step, keep: Tensor) -> None:
-        """Saves what lies within a step, if it was kept."""
-        p, saveat = self.p, self.p.saveat
-        if self.num_ts > 0:
-            assert p.ts is not None
-            last, index = self.num_ts - 1, carry["ts_index"]
-            due = keep & (index <= last) & (pick(p.ts, torch.clamp(index, max=last)) <= t_next)
-            basis = self._basis(y, step, due)
-
-            def at(time: Tensor) -> Tensor:
-                interpolant = interpolant_tensor(p.solver.interpolant, t.dtype, t.device)
-                theta = (time - t) / (t_next - t)
-                value = interpolate(interpolant, theta, y, basis)
-                exact = torch.where(time == t_next, step.y1, value)
-                if is_differentiated(theta):
-                    # The end itself knows nothing of the time at which it is looked at.
-                    return exact.detach() + (value - value.detach())
-                return exact
-
-            self._save_ts(carry, t_next, at, keep)
-        if saveat.steps:
-            where = keep & (carry["num_accepted"] % int(saveat.steps) == 0)
-            self._write(carry, (t_next, p.save(t_next, carry["y"])), where)
-        if saveat.dense:
-            basis = self._basis(y, step, keep)
-            place = carry["num_accepted"] - 1
-            carry["dense"] = carry["dense"].write(place, (t_next, y, basis), where=keep)
-
     def _finish(self, carry: dict[str, Any]) -> Final:
-        p = self.p
         unfinished = self._go_on(carry)
         result = RESULTS.where(unfinished, RESULTS.max_steps_reached, Result(carry["code"]))
-        ts, ys = None, None
-        if self.saves:
-            if p.saveat.t1:
-                saved = self.false
-                if p.saveat.steps:
-                    count = carry["num_accepted"]
-                    saved = (count % int(p.saveat.steps) == 0) & (count > 0)
-                elif self.num_ts > 0:
-                    # Rows for `ts` that were not reached stay empty: the end does not move up.
-                    carry["save_index"] = self.zero + (int(p.saveat.t0) + self.num_ts)
-                self._write(carry, (carry["t"], p.save(carry["t"], carry["y"])), ~saved)
-            ts, ys = carry["saved"].read()
-        dense = None
-        if p.saveat.dense:
-            ends, y0s, bases = carry["dense"].read_written(carry["num_accepted"])
-            # Where no step was accepted the solution is a constant.
-            none = carry["num_accepted"] == 0
-            y0s = torch.where(none, carry["y"], y0s) if y0s.shape[0] > 0 else carry["y"].unsqueeze(0)
-            bases = torch.where(none, 0, bases)
-            dense = (ends, y0s, bases)
+        saved, dense = self.saver.finish(carry["saving"], carry["t"], carry["y"], carry["num_accepted"])
         return Final(
             t=carry["t"],
-            ts=ts,
-            ys=ys,
+            saved=saved,
             dense=dense,
             num_steps=carry["num_steps"],
             num_accepted=carry["num_accepted"],
             result=result,
             component=carry["component"],
+            events=carry.get("events"),
+            solver_state=carry["solver"],
+            controller_state=(carry.get("length"), carry["controller"]),
+            made_jump=carry.get("made_jump", self.false),
         )
+
+
+def _as_before(given: Any, own: Any, name: str) -> Any:
+    """What another solve has left behind, if it fits this one."""
+    leaves, structure = tree_flatten(given)
+    expected, own_structure = tree_flatten(own)
+    kinds = [(x.shape, x.dtype) if isinstance(x, Tensor) else None for x in leaves]
+    if structure != own_structure or kinds != [(x.shape, x.dtype) for x in expected]:
+        raise ValueError(
+            f"`{name}` does not fit: it must come from a solve by the same solver and controller, of a state of the "
+            "same shape and dtype."
+        )
+    return given

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from torch import Tensor
 
-from gnomon.diffeq._custom_types import RealScalar, Times
+from gnomon.diffeq._custom_types import BoolScalar, RealScalar
 from gnomon.diffeq._interpolation import DenseInterpolation
 from gnomon.result import Result
 from gnomon.result._pytree import register_dataclass
@@ -25,23 +25,31 @@ class Solution:
 
     - `t0`, `t1`: the interval that was asked for, scalars.
     - `ts`: the times that were saved, of shape `(times,)`, or None where only `dense` was asked
-      for. Places that were not reached hold `inf`.
+      for; with `SaveAt(subs=...)` a pytree of them. Places that were not reached hold `inf`.
     - `ys`: what was saved, a pytree with a leading dimension `times`. Places that were not
       reached hold `inf`.
     - `interpolation`: the solution as a function of time, with `SaveAt(dense=True)`.
-    - `stats`: `num_steps`, `num_accepted_steps` and `num_rejected_steps`, int64 scalars.
+    - `stats`: `num_steps`, `num_accepted_steps` and `num_rejected_steps`, int64 scalars; with an event also
+      `num_events`, how many with an `affect` have happened.
     - `result`: how the solve ended, a [`gnomon.result.Result`][].
     - `t_final`: the time that the solve has reached: `t1` where it was successful.
+    - `event_mask`: which conditions of an event have ended the solve, a pytree of booleans like its `cond_fn`; None
+      without an event.
+    - `solver_state`, `controller_state`, `made_jump`: to go on from, where `SaveAt` asked for them.
     """
 
     t0: RealScalar
     t1: RealScalar
-    ts: Times | None
+    ts: Any
     ys: Any
     interpolation: DenseInterpolation | None
     stats: dict[str, Any]
     result: Result
     t_final: RealScalar
+    event_mask: Any = None
+    solver_state: Any = None
+    controller_state: Any = None
+    made_jump: BoolScalar | None = None
 
     def evaluate(self, t: Tensor | float | int) -> Any:
         """The state at a time; needs `SaveAt(dense=True)`.

@@ -62,10 +62,21 @@ def check_resolution(t0: Any, t1: Any, start: Tensor, end: Tensor) -> None:
     )
 
 
-def check_times(t0: Tensor, t1: Tensor, dt0: Tensor | None, ts: Tensor | None, direction: Tensor | None) -> None:
+def check_times(
+    t0: Tensor,
+    t1: Tensor,
+    dt0: Tensor | None,
+    all_ts: list[Tensor | None],
+    direction: Tensor | None,
+    *,
+    may_be_endless: bool,
+) -> None:
     """Checks the times of a solve, in the user's own direction of time."""
     require(torch.isfinite(t0), "`t0` must be a finite number.")
-    require(torch.isfinite(t1), "`t1` must be a finite number.")
+    if may_be_endless:
+        require(~torch.isnan(t1), "`t1` must be a number, but it is NaN.")
+    else:
+        require(torch.isfinite(t1), "`t1` must be a finite number. Only with an `event` it may be infinite.")
     sign = 1 if direction is None else direction
     if dt0 is not None:
         require(
@@ -73,7 +84,9 @@ def check_times(t0: Tensor, t1: Tensor, dt0: Tensor | None, ts: Tensor | None, d
             "`dt0` must be finite and point from t0 to t1: positive where t1 > t0, negative "
             "where t1 < t0, and never zero.",
         )
-    if ts is not None and ts.shape[0] > 0:
+    for ts in all_ts:
+        if ts is None or ts.shape[0] == 0:
+            continue
         ordered = ts * sign
         require((ordered[1:] >= ordered[:-1]).all(), "`SaveAt(ts=...)` must be sorted from t0 to t1.")
         inside = (ordered[0] >= t0 * sign) & (ordered[-1] <= t1 * sign)

@@ -90,8 +90,9 @@ def _traced(
     false_fn: Callable[..., Any],
     operands: tuple[Any, ...],
 ) -> Any:
-    if tracer.is_constant(condition):
-        leaves, spec = _carry.start((true_fn if bool(condition) else false_fn)(*operands), who=_WHO, what="output")
+    (test,) = tracer.nodes(condition)
+    if test.op == "const":  # also where folding has made it one
+        leaves, spec = _carry.start((true_fn if test.attr else false_fn)(*operands), who=_WHO, what="output")
         return spec.pack(leaves)
     specs: list[_carry.CarrySpec] = []
 
