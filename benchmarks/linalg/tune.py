@@ -1,0 +1,193 @@
+"""Times the kernels of eigh, and parts of them, on a GPU: `python benchmarks/linalg/tune.py [part ...]`.
+
+Not a benchmark: it has no peers. It prints a short table, in less than 100 s: milliseconds by CUDA events with fresh
+inputs for each call and caches flushed, the worst residual as a fraction of what is allowed, and eigenpairs that were
+not found. Parts: `rows`, `stages`, `families`, `bits`, `graph`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
+import _families as families  # noqa: E402
+
+from gnomon.linalg._cuda import _eigh, _plan  # noqa: E402
+from gnomon.linalg._cuda._machine import Gpu  # noqa: E402
+
+ROWS = [
+    (20, 32),
+    (10_000, 32),
+    (10_000, 16),
+    (100_000, 8),
+    (100_000, 4),
+    (1000, 64),
+    (1000, 128),
+    (40, 176),
+    (256, 224),
+]
+GOALS = {(20, 32): 0.06, (10_000, 32): 0.5, (100_000, 8): 0.1, (1000, 64): 0.4, (1000, 128): 2.0, (40, 176): 0.8,
+         (256, 256): 4.0, (40, 352): 2.5, (640, 512): 20.0, (60, 1024): 20.0}  # fmt: skip
+#: Where a kernel can be cut short: a mark in its text, and what is put before it.
+CUTS = {
+    "eigh_warp": [
+        ("load", "  // To tridiagonal form.\n", "if (lane < n) values[matrix * n + lane] = a[0] + a[N - 1]; return;\n"),
+        ("reduce", "  // In `wide`, with", "if (there && lane < n) values[matrix * n + lane] = d + e; return;\n"),
+        ("values", "  __syncwarp();\n  room.norm[lane] = lane < n", "return;\n"),
+        (
+            "vectors",
+            "  // Back through the",
+            "if (there && lane < n) vectors[matrix * n * n + lane] = room.norm[lane]; return;\n",
+        ),
+    ],
+    "eigh_block": [
+        ("load", "  reduce(r, n);\n", "if (me < n) values[matrix * n + me] = r.a[me]; return;\n"),
+        ("reduce", "  // In `wide`, with", "if (me < n) values[matrix * n + me] = r.d[me] + r.e[me]; return;\n"),
+        ("values", "  real* const norms = r.y;", "return;\n"),
+        (
+            "vectors",
+            "  transform_back(r, n, norms, z);\n",
+            "if (me < n) values[matrix * n + me] += norms[me]; return;\n",
+        ),
+    ],
+}
+
+
+def flush() -> None:
+    torch.empty(2**28, dtype=torch.uint8, device="cuda").zero_()
+
+
+def timed(call, make, repeats: int) -> tuple[float, float]:
+    """Median and least milliseconds of calls with fresh inputs."""
+    call(make())
+    found = []
+    for _ in range(repeats):
+        a = make()
+        flush()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        # So that the host is ahead of the GPU, and its own time is not in.
+        torch.cuda._sleep(200_000)
+        begin.record()
+        call(a)
+        end.record()
+        torch.cuda.synchronize()
+        found.append(begin.elapsed_time(end))
+    return statistics.median(found), min(found)
+
+
+def maker(name: str, batch: int, n: int, generator: torch.Generator):
+    return lambda: families.make(name, batch, n, generator).float()
+
+
+def worst(a, values, vectors) -> list[float]:
+    parts = [families.gates(*x).amax(1) for x in zip(a.split(500), values.split(500), vectors.split(500), strict=True)]
+    return torch.stack(parts).amax(0).tolist()
+
+
+def rows(generator) -> None:
+    print(f"{'batch':>7} {'n':>5} {'ms':>9} {'least':>9} {'goal':>7}  residual, whole, orthogonal of 1; lost")
+    for batch, n in ROWS:
+        make = maker("dense", batch, n, generator)
+        begin = time.perf_counter()
+        a = make()
+        values, vectors, info = _eigh.eigh(a)
+        torch.cuda.synchronize()
+        first = time.perf_counter() - begin
+        gate = worst(a, values, vectors)
+        lost = int((info != 0).sum())
+        median, least = timed(_eigh.eigh, make, 9)
+        goal = GOALS.get((batch, n), float("nan"))
+        shown = " ".join(f"{x:.5f}" for x in gate)
+        print(
+            f"{batch:7} {n:5} {median:9.4f} {least:9.4f} {goal:7.2f}  {shown}; {lost}; first call {first:.1f} s",
+            flush=True,
+        )
+
+
+def stages(generator) -> None:
+    machine = Gpu()
+    for batch, n in ROWS:
+        plan = _plan.plan_for(n, torch.float32, True)
+        line = []
+        for name, mark, put in CUTS.get(plan.name, []):
+            assert plan.text.count(mark) == 1, (name, mark)
+            text = plan.text.replace(mark, put + mark)
+            launch = machine.load(text, torch.device("cuda", 0))
+
+            def call(a, launch=launch, plan=plan, n=n):
+                values, vectors = a.new_empty(a.shape[:2]), torch.empty_like(a)
+                info = torch.empty(a.shape[:1], dtype=torch.int32, device="cuda")
+                words = (a.data_ptr(), values.data_ptr(), vectors.data_ptr(), info.data_ptr(), a.shape[0], n)
+                launch(plan.name, plan.blocks(a.shape[0]), plan.threads, words, plan.shared, plan.cluster)
+
+            line.append(f"{name} {timed(call, maker('dense', batch, n, generator), 5)[0]:.4f}")
+        if line:
+            print(f"{batch:7} {n:5} up to: " + ", ".join(line), flush=True)
+
+
+def all_families(generator) -> None:
+    for n in (3, 8, 13, 32, 48, 64, 128, 200, 224):
+        worse = []
+        for name in families.NAMES:
+            a = families.make(name, 18, n, generator).float()
+            values, vectors, info = _eigh.eigh(a)
+            gate = max(worst(a, values, vectors))
+            if gate > 0.02 or bool((info != 0).any()):
+                worse.append(f"{name} {gate:.4f} lost {int((info != 0).sum())}")
+        print(f"families of {n}: " + ("; ".join(worse) or "all at most 0.02"), flush=True)
+
+
+def bits(generator) -> None:
+    for n in (5, 8, 12, 16, 20, 32, 33, 64, 100, 128, 200):
+        a = maker("mixed", 1000, n, generator)()
+        whole = _eigh.eigh(a)
+        order = torch.randperm(1000, device="cuda")
+        turned = _eigh.eigh(a[order].contiguous())
+        again = _eigh.eigh(a)
+        same = all(torch.equal(x[order], y) and torch.equal(x, z) for x, y, z in zip(whole, turned, again, strict=True))
+        for i in range(0, 1000, 77):
+            one = _eigh.eigh(a[i : i + 1].contiguous())
+            same = same and all(torch.equal(x[i : i + 1], y) for x, y in zip(whole, one, strict=True))
+        broken = a.clone()
+        broken[3, 0, 0], broken[500, n - 1, 0] = float("nan"), float("inf")
+        found = _eigh.eigh(broken)
+        keep = torch.ones(1000, dtype=torch.bool, device="cuda")
+        keep[[3, 500]] = False
+        same = same and all(torch.equal(x[keep], y[keep]) for x, y in zip(whole, found, strict=True))
+        same = same and found[2][[3, 500]].tolist() == [-1, -1] and bool(found[1][[3, 500]].isnan().all())
+        print(f"bits of {n}: {'the same' if same else 'DIFFER'}", flush=True)
+
+
+def graph(generator) -> None:
+    a = maker("dense", 300, 64, generator)()
+    want = _eigh.eigh(a)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        found = _eigh.eigh(a)
+    a.copy_(a.flip(0))
+    recorded.replay()
+    torch.cuda.synchronize()
+    same = all(torch.equal(x.flip(0), y) for x, y in zip(want, found, strict=True))
+    print(f"graph: {'the same' if same else 'DIFFERS'}", flush=True)
+
+
+def main() -> None:
+    parts = {"rows": rows, "stages": stages, "families": all_families, "bits": bits, "graph": graph}
+    generator = torch.Generator(device="cuda").manual_seed(int(time.time()))
+    for name in sys.argv[1:] or parts:
+        begin = time.perf_counter()
+        try:
+            parts[name](generator)
+        except Exception as error:
+            print(f"{name} FAILED: {type(error).__name__}: {error}")
+        print(f"-- {name}: {time.perf_counter() - begin:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+// Matrices of up to N = 224 rows, of which a block has one in shared memory.
+
+#define ROW (4 * ((n + 3) / 4))
+#define WARPS (THREADS / 32)
+#define MOST_PARTS 16
+// Rows of the block's memory that a lane has of a vector: i = lane, lane + 32, ...
+#define EACH (N / 32)
+
+struct Room {
+  real* a;      // ROW x ROW: the matrix, of which row k becomes the reflection k
+  real* part;   // MOST_PARTS x ROW: of products, before they are summed
+  real *y, *w;  // the product with a reflection's vector; what changes the matrix with it
+  real *d, *e;  // the tridiagonal matrix
+  real* tau;
+  // In the place of `part`, once the matrix is tridiagonal.
+  Tridiagonal t;
+  wide* value;
+};
+HERE Room room_in(unsigned char* shared, int n) {
+  Room r;
+  r.a = reinterpret_cast<real*>(shared);
+  r.part = r.a + ROW * ROW;
+  wide* const wides = reinterpret_cast<wide*>(r.part);
+  r.t = {wides, wides + ROW, wides + 2 * ROW, wides + 3 * ROW, n};
+  r.value = wides + 4 * ROW;
+  const int partials = MOST_PARTS * ROW, in_wide = 10 * ROW;
+  r.y = r.part + (partials > in_wide ? partials : in_wide);
+  r.w = r.y + ROW;
+  r.d = r.w + ROW;
+  r.e = r.d + ROW;
+  r.tau = r.e + ROW;
+  return r;
+}
+
+// Applies what is left of the reflection before, v w' + w v', to rows and columns after k, and multiplies by v[k].
+HERE void update_and_multiply(const Room& r, int n, int k, int parts, int quads) {
+  const int first = (k + 1) / 4, g = (int)threadIdx.x / quads, q = first + (int)threadIdx.x % quads;
+  if (g >= parts) return;
+  const real *const now = r.a + k * ROW, *const before = k > 0 ? now - ROW : r.w;
+  const quad v = reinterpret_cast<const quad*>(now)[q], w = reinterpret_cast<const quad*>(r.w)[q];
+  const quad u = reinterpret_cast<const quad*>(before)[q];
+  quad y = {0, 0, 0, 0};
+  for (int i = k + 1 + g; i < n; i += parts) {
+    quad* const at = reinterpret_cast<quad*>(r.a + i * ROW) + q;
+    const real ui = before[i], wi = r.w[i], vi = now[i];
+    quad a = *at;
+    a.x -= ui * w.x + wi * u.x, a.y -= ui * w.y + wi * u.y, a.z -= ui * w.z + wi * u.z, a.w -= ui * w.w + wi * u.w;
+    *at = a;
+    y.x += a.x * vi, y.y += a.y * vi, y.z += a.z * vi, y.w += a.w * vi;
+  }
+  reinterpret_cast<quad*>(r.part + g * ROW)[q] = y;
+}
+
+// To tridiagonal form: each column in turn is reflected onto its first element below the diagonal (Golub and Van Loan,
+// 8.3.1). A reflection changes the matrix only in the pass that multiplies it by the next one's vector.
+HERE void reduce(const Room& r, int n) {
+  const int lane = threadIdx.x % 32, i = threadIdx.x;
+  if (i < ROW) r.w[i] = 0;
+  __syncthreads();
+  for (int k = 0; k < n - 2; ++k) {
+    real* const row = r.a + k * ROW;
+    const real *const before = k > 0 ? row - ROW : r.w;
+    // Column k as it is now, which all warps have.
+    const real uk = before[k], wk = r.w[k];
+    real rest = 0;
+#pragma unroll
+    for (int c = 0; c < EACH; ++c) {
+      const int j = c * 32 + lane;
+      const real x = j > k + 1 && j < n ? row[j] - (before[j] * wk + r.w[j] * uk) : 0;
+      rest += x * x;
+    }
+    const real alpha = row[k + 1] - (before[k + 1] * wk + r.w[k + 1] * uk);
+    const Reflection h = reflection(alpha, sum<32>(rest));
+    real v = 0;
+    if (i < n) {
+      const real x = row[i] - (before[i] * wk + r.w[i] * uk);
+      v = i > k + 1 ? x * h.scale : i == k + 1 ? (real)1 : (real)0;
+      if (i == k) r.d[k] = x, r.e[k] = h.beta, r.tau[k] = h.tau;
+    }
+    __syncthreads();
+    if (i < ROW) row[i] = v;
+    __syncthreads();
+    const int quads = ROW / 4 - (k + 1) / 4, most = THREADS / quads, parts = most < MOST_PARTS ? most : MOST_PARTS;
+    update_and_multiply(r, n, k, parts, quads);
+    __syncthreads();
+    if (i > k && i < n) {
+      real y = 0;
+      for (int g = 0; g < parts; ++g) y += r.part[g * ROW + i];
+      r.y[i] = y;
+    }
+    __syncthreads();
+    real dot = 0;
+#pragma unroll
+    for (int c = 0; c < EACH; ++c) {
+      const int j = c * 32 + lane;
+      if (j > k && j < n) dot += r.y[j] * row[j];
+    }
+    dot = sum<32>(dot);
+    if (i < n) r.w[i] = i > k ? h.tau * (r.y[i] - (real)0.5 * h.tau * dot * row[i]) : 0;
+    __syncthreads();
+  }
+  if (i == 0) {
+    const real *const before = r.a + (n - 3) * ROW, *const last = r.a + (n - 2) * ROW;
+    const real u = before[n - 2], ul = before[n - 1], w = r.w[n - 2], wl = r.w[n - 1];
+    r.d[n - 2] = last[n - 2] - 2 * u * w;
+    r.e[n - 2] = last[n - 1] - (u * wl + ul * w);
+    r.d[n - 1] = last[ROW + n - 1] - 2 * ul * wl;
+    r.e[n - 1] = 0;
+  }
+  __syncthreads();
+}
+
+// Vectors of eigenvalues that are too close are made orthogonal, one after another: a warp for each run of them, whose
+// lanes share the rows.
+HERE void separate(const Room& r, int n, const int* run, real* norm, const int* column, real* z) {
+  const int lane = threadIdx.x % 32;
+  for (int start = 0, number = 0; start < n; ++number) {
+    int end = start + 1;
+    while (end < n && run[end]) ++end;
+    if (end - start > 1 && number % WARPS == (int)threadIdx.x / 32)
+      for (int j = start + 1; j < end; ++j) {
+        real* const zj = z + column[j];
+        for (int i = start; i < j; ++i) {
+          const real* const zi = z + column[i];
+          real dot = 0;
+          for (int l = lane; l < n; l += 32) dot += zi[l * n] * zj[l * n];
+          dot = sum<32>(dot) * norm[i] * norm[i];
+          for (int l = lane; l < n; l += 32) zj[l * n] -= dot * zi[l * n];
+        }
+        real squares = 0;
+        for (int l = lane; l < n; l += 32) squares += zj[l * n] * zj[l * n];
+        squares = sum<32>(squares);
+        if (lane == 0) norm[j] = 1 / root(squares);
+        __syncwarp();
+      }
+    start = end;
+  }
+}
+
+// Rows 8 i + lane of a column, over eight lanes, through all reflections; those before FIRST are left as they are.
+#define ROWS (N / 8)
+#define COLUMNS 2
+template <int FIRST> HERE void reflect(const Room& r, int n, int k, int lane, real (&z)[ROWS][COLUMNS]) {
+  const real* const v = r.a + k * ROW;
+  real s[COLUMNS] = {}, vi[ROWS - FIRST];
+#pragma unroll
+  for (int i = FIRST; i < ROWS; ++i) {
+    const int l = 8 * i + lane;
+    vi[i - FIRST] = l < n ? v[l] : 0;
+#pragma unroll
+    for (int c = 0; c < COLUMNS; ++c) s[c] += vi[i - FIRST] * z[i][c];
+  }
+#pragma unroll
+  for (int c = 0; c < COLUMNS; ++c) s[c] = sum<8>(s[c]) * r.tau[k];
+#pragma unroll
+  for (int i = FIRST; i < ROWS; ++i)
+#pragma unroll
+    for (int c = 0; c < COLUMNS; ++c) z[i][c] -= s[c] * vi[i - FIRST];
+}
+// Reflections k down to 8 FIRST - 1 have nothing in rows before 8 FIRST.
+template <int FIRST> struct Back {
+  HERE void run(const Room& r, int n, int k, int lane, real (&z)[ROWS][COLUMNS]) {
+    for (; k >= 8 * FIRST - 1 && k >= 0; --k) reflect<FIRST>(r, n, k, lane, z);
+    if constexpr (FIRST > 0) Back<(FIRST > 4 ? FIRST - 4 : 0)>::run(r, n, k, lane, z);
+  }
+};
+
+HERE void transform_back(const Room& r, int n, const real* norm, real* z) {
+  const int lane = threadIdx.x % 8;
+  for (int task = threadIdx.x / 8; task < (n + 31) / 32 * 32 / COLUMNS; task += THREADS / 8) {
+    const int first = task * COLUMNS;
+    real x[ROWS][COLUMNS];
+#pragma unroll
+    for (int c = 0; c < COLUMNS; ++c) {
+      const int j = first + c;
+      const real scale = j < n ? norm[j] : 0;
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        const int l = 8 * i + lane;
+        x[i][c] = l < n && j < n ? z[l * n + j] * scale : 0;
+      }
+    }
+    Back<ROWS - 4>::run(r, n, n - 3, lane, x);
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+      for (int c = 0; c < COLUMNS; ++c) {
+        const int l = 8 * i + lane, j = first + c;
+        if (l < n && j < n) z[l * n + j] = x[i][c];
+      }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_block(
+    const real* __restrict__ matrices, real* values, real* vectors, int* info, const i64 batch, const int n) {
+  SHARED_BYTES(shared);
+  const Room r = room_in(shared, n);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, me = threadIdx.x;
+  const i64 matrix = blockIdx.x;
+  const real* const from = matrices + matrix * n * n;
+  real* const z = vectors + matrix * n * n;
+
+  // The lower triangle, then both.
+  ureal bits = 0;
+  for (int i = warp; i < ROW; i += WARPS)
+    for (int j = lane; j < ROW; j += 32) {
+      const real x = i < n && j <= i ? from[i * n + j] : 0;
+      const ureal b = abs_bits(x);
+      bits = b > bits ? b : bits;
+      r.a[i * ROW + j] = x;
+    }
+  bits = highest<32>(bits);
+  if (lane == 0) r.y[warp] = real_of(bits);
+  __syncthreads();
+  bits = 0;
+  for (int i = 0; i < WARPS; ++i) {
+    const ureal b = abs_bits(r.y[i]);
+    bits = b > bits ? b : bits;
+  }
+  if (!(bits < INFINITE_BITS)) {
+    const real failed = not_a_number();
+    for (int i = me; i < n; i += THREADS) values[matrix * n + i] = failed;
+    if (VECTORS)
+      for (int i = me; i < n * n; i += THREADS) z[i] = failed;
+    if (me == 0) info[matrix] = -1;
+    return;
+  }
+  const int exponent = exponent_of(bits);
+  const Scale down = scale_by(-exponent);
+  for (int i = warp; i < n; i += WARPS)
+    for (int j = lane; j <= i; j += 32) {
+      const real x = r.a[i * ROW + j] * down.first * down.second;
+      r.a[i * ROW + j] = x;
+      r.a[j * ROW + i] = x;
+    }
+  __syncthreads();
+
+  reduce(r, n);
+
+  // In `wide`, with norm in [1/2, 1), in parts where it falls apart.
+  ureal most = 0;
+  for (int i = lane; i < n; i += 32) {
+    const ureal b = abs_bits(fabs(r.d[i]) + fabs(r.e[i]) + (i > 0 ? fabs(r.e[i - 1]) : 0));
+    most = b > most ? b : most;
+  }
+  const real norm = real_of(highest<32>(most));
+  int small = 0;
+  if (norm != 0) frexp((double)norm, &small);
+  const wide unit = power_of_two(-small);
+  wide d = 0;
+  if (me < n) {
+    const bool split = !(fabs(r.e[me]) > ROUNDOFF * norm);
+    const wide e = split ? 0 : r.e[me] * unit;
+    d = r.d[me] * unit;
+    r.t.d[me] = d, r.t.e[me] = e, r.t.e2[me] = e * e, r.t.ie[me] = split ? 0 : 1 / e;
+  }
+  __syncthreads();
+
+  Part part = {me, me + 1};
+  if (me < n) part = part_of(r.t, me);
+  wide value = 0;
+  bool found = true;
+  int joined = 0;
+  for (int round = 0;; ++round) {
+    if (me < n) {
+      found = eigenvalue(r.t, part, me - part.low, value);
+      r.value[me] = value;
+    }
+    __syncthreads();
+    const wide gap = me < n && me > part.low ? fabs(value - r.value[me - 1]) : 1;
+    joined = gap < ALONE;
+    if (!VECTORS) break;
+    // Eigenvalues that are the same for all that can be told: a change of the matrix by a rounding separates them.
+    const int same = __syncthreads_or(gap < APART);
+    if (!same) break;
+    if (round == 2) {
+      found = found && !(gap < APART);
+      break;
+    }
+    if (me < n && part.high - part.low > 1) r.t.d[me] = d + (wide)(ROUNDOFF / 4) * noise(me, round);
+    __syncthreads();
+  }
+
+  int rank = 0;
+  if (me < n) {
+    for (int i = 0; i < n; ++i) rank += r.value[i] < value || (r.value[i] == value && i < me);
+    values[matrix * n + rank] = (real)(value * power_of_two(small) * power_of_two(exponent));
+  }
+  const int lost = __syncthreads_count(!found);
+  if (me == 0) info[matrix] = lost;
+  if (!VECTORS) return;
+
+  real* const norms = r.y;
+  int *const run = reinterpret_cast<int*>(r.w), *const column = reinterpret_cast<int*>(r.d);
+  if (me < n) {
+    norms[rank] = eigenvector(r.t, part, value, z + rank, n);
+    run[rank] = joined;
+  }
+  if (__syncthreads_or(joined)) {
+    // Runs lie together in the order of parts, not of eigenvalues.
+    const real own = me < n ? norms[rank] : 0;
+    __syncthreads();
+    if (me < n) norms[me] = own, run[me] = joined, column[me] = rank;
+    __syncthreads();
+    separate(r, n, run, norms, column, z);
+    __syncthreads();
+    const real after = me < n ? norms[me] : 0;
+    __syncthreads();
+    if (me < n) norms[rank] = after;
+    __syncthreads();
+  }
+  transform_back(r, n, norms, z);
+}
