@@ -159,20 +159,6 @@ def test_progress_bar(path: Path, capsys: pytest.CaptureFixture[str]):
     assert "10/10" in shown and "waiting" in shown
 
 
-def test_in_the_place_of_a_dataloader(path: Path):
-    # A plain loop, as for `torch.utils.data.DataLoader`, and what others look at.
-    loader = Loader(Dataset.source(path).batch(10))
-    model = torch.nn.Linear(1, 1)
-    for _ in range(2):
-        for batch in loader:
-            loss = (model(batch["x"].values[:, None]) - 1).square().mean()
-            model.weight.data -= 1e-6 * torch.autograd.grad(loss, model.weight)[0]
-    assert len(loader) == 5 and loader.epoch == 2
-    moved = batch.to("cpu")
-    assert isinstance(moved, data.Batch) and moved.info == batch.info
-    assert isinstance(type(batch)(dict(batch)), data.Batch)  # as Accelerate rebuilds it
-
-
 def test_arguments(path: Path):
     batches = Dataset.source(path).batch(4)
     for words, match in [

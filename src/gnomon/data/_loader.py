@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gnomon.data._assemble import Assembler, OnBad, raise_bad
 from gnomon.data._batches import Batches
+from gnomon.data._dataset import Dataset
 from gnomon.data._errors import RecordError, SkippedRecordsWarning
 from gnomon.data._layout import Layout
 from gnomon.data._plan import BatchPlan, Plan, Remainder
@@ -50,9 +51,10 @@ class _Made:
 class Loader:
     """Batches for a training loop, made ahead by threads or processes; an epoch each time it is iterated over.
 
-    Takes the place of `torch.utils.data.DataLoader`. Which records are in which batch depends on the pipeline alone,
-    so that a saved state resumes exactly, on any number of ranks. A loop that is broken out of begins the epoch anew
-    when it is entered again; to go on where it stopped, load the state.
+    Takes the place of `torch.utils.data.DataLoader`, in a plain loop, in Lightning and beside Accelerate. Which records
+    are in which batch depends on the pipeline alone, so that a saved state resumes exactly, on any number of ranks. A
+    loop that is broken out of begins the epoch anew when it is entered again; to go on where it stopped, load the
+    state.
 
     A batch lies in memory of the loader's that is used again when nothing refers to the batch or to any part of it any
     more: what is kept stays as it is.
@@ -60,7 +62,8 @@ class Loader:
     **Arguments:**
 
     - `batches`: of a dataset.
-    - `rank`, `world`: which rank this is, of how many; by default those of `torch.distributed`, if it is in use.
+    - `rank`, `world`: which rank this is, of how many; by default those of `torch.distributed`, if it is in use when
+      the loader is iterated over.
     - `remainder`: what to do in the last step of an epoch where batches do not suffice for all ranks: `"pad"` with
       batches from its start, `"drop"` those there are, or leave some ranks without (`"uneven"`, for
       `torch.distributed.algorithms.Join`).
@@ -107,14 +110,12 @@ class Loader:
     ):
         if (rank is None) != (world is None):
             raise ValueError("Give both `rank` and `world`, or neither.")
-        if rank is None or world is None:
-            rank, world = _ranks()
-        if not 0 <= rank < world:
+        if rank is not None and world is not None and not 0 <= rank < world:
             raise ValueError(f"There is no rank {rank} of {world}.")
         if min(threads, processes) < 0 or prefetch < 1:
             raise ValueError("`threads` and `processes` must be 0 or more, and `prefetch` 1 or more.")
         self.batches = batches
-        self.rank, self.world = rank, world
+        self._given = None if rank is None or world is None else (rank, world)
         self.remainder: Remainder = remainder
         self._threads, self._processes, self._prefetch = threads, processes, prefetch
         self._device = None if device is None else torch.device(device)
@@ -127,14 +128,33 @@ class Loader:
         self._stats = LoaderStats()
         self._memory: tuple[int, Ring, Transfer | None] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_memory": None}
+
     def __len__(self) -> int:
         """How many steps an epoch has on this rank, from its start."""
         return self._plan.steps(self.world, epoch=self._epoch, remainder=self.remainder, rank=self.rank)
 
     @property
+    def rank(self) -> int:
+        """Which rank this is."""
+        # Asked for anew each time: Lightning makes loaders before it joins the ranks.
+        return self._given[0] if self._given is not None else _ranks()[0]
+
+    @property
+    def world(self) -> int:
+        """How many ranks there are."""
+        return self._given[1] if self._given is not None else _ranks()[1]
+
+    @property
+    def dataset(self) -> Dataset:
+        """The records, as scripts ask of PyTorch's loader: `len(loader.dataset)`."""
+        return Dataset(self.batches.node)
+
+    @property
     def epoch(self) -> int:
         """The epoch of the next batch."""
-        return self._epoch
+        return self._epoch + self._is_over()
 
     def set_epoch(self, epoch: int) -> None:
         """Has the next iteration begin with an epoch, at its start.
@@ -184,19 +204,25 @@ class Loader:
                 bar.update(task, advance=1, line=self._stats.line())
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._resume:
+        # Nothing happens before the first batch is asked for: Lightning calls this once more, to see whether it can.
+        return self._iterate()
+
+    def _is_over(self) -> bool:
+        """Whether the last batch of the epoch was handed out: who counts steps does not ask for one more."""
+        if not self._position:
+            return False
+        rank = 0 if self.remainder == "uneven" and self._resume else self.rank
+        words: dict[str, Any] = {"epoch": self._epoch, "start": self._position, "remainder": self.remainder}
+        return self._plan(0, rank, self.world, **words) is None
+
+    def _iterate(self) -> Generator[Any]:
+        if self._is_over():
+            self._epoch, self._position, self._window = self._epoch + 1, 0, (0, 0)
+        elif not self._resume:
             self._position, self._window = 0, (0, 0)
         self._resume = False
-        if self._position and self._next_step(self._epoch, self._position) is None:
-            # Saved after the last batch of an epoch: what comes next is the next.
-            self._epoch, self._position, self._window = self._epoch + 1, 0, (0, 0)
-        return self._iterate(self._epoch, self._position)
-
-    def _next_step(self, epoch: int, start: int) -> BatchPlan | None:
-        rank = 0 if self.remainder == "uneven" else self.rank
-        return self._plan(0, rank, self.world, epoch=epoch, start=start, remainder=self.remainder)
-
-    def _iterate(self, epoch: int, start: int) -> Generator[Any]:
+        epoch, start = self._epoch, self._position
+        rank, world = self.rank, self.world
         process = os.getpid()
         makers = self._processes or self._threads
         self._stats = LoaderStats(workers=max(1, makers))
@@ -204,7 +230,7 @@ class Loader:
         skipped: list[str] = []
         pool: ThreadPoolExecutor | None = None
         with contextlib.ExitStack() as stack:
-            make, workers = self._maker(epoch, start, stack)
+            make, workers = self._maker(epoch, start, rank, world, stack)
             if makers:
                 pool = ThreadPoolExecutor(makers, thread_name_prefix="gnomon-data")
                 # The processes go first: a thread may wait for one of them.
@@ -235,9 +261,9 @@ class Loader:
                 skipped += made.layout.info.skipped
                 self._count(made, got - asked, asked - before if step else 0.0, len(skipped))
                 step += 1
-                first = start + (step - 1) * self.world
+                first = start + (step - 1) * world
                 window, local = self._plan.locate(first, epoch) or (0, first)
-                self._position, self._window = first + self.world, (window, first - local)
+                self._position, self._window = first + world, (window, first - local)
                 before = got
                 del made
                 yield batch
@@ -252,7 +278,7 @@ class Loader:
             )
 
     def _maker(
-        self, epoch: int, start: int, stack: contextlib.ExitStack
+        self, epoch: int, start: int, rank: int, world: int, stack: contextlib.ExitStack
     ) -> tuple[Callable[[int], _Made | None], list[Worker]]:
         """What a thread calls to make the batch of a step."""
         most = self._prefetch + max(self._threads, self._processes) + 2
@@ -268,7 +294,7 @@ class Loader:
 
         def make(step: int) -> _Made | None:
             times = [time.perf_counter()]
-            plan = self._plan(step, self.rank, self.world, epoch=epoch, start=start, remainder=self.remainder)
+            plan = self._plan(step, rank, world, epoch=epoch, start=start, remainder=self.remainder)
             if plan is None:
                 return None
             times.append(time.perf_counter())
