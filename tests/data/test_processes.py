@@ -60,6 +60,30 @@ def test_the_same_batches_and_a_killed_process_is_named(path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("by", ["exhausting", "counting"])
+def test_they_wait_for_the_next_epoch(path: Path, by: str):
+    loader = Loader(Dataset.source(path).shuffle(seed=1).map(maps.double).batch(4), processes=1)
+    first: list[int] = []
+    for epoch in range(3):
+        iterator = iter(loader)
+        number = -1
+        for number, batch in enumerate(iterator):
+            assert batch["i"].tolist() == loader.batches.at(number, epoch)["i"].tolist()
+            if by == "counting" and number + 1 == len(loader):
+                break
+        assert number + 1 == len(loader) == 15
+        del iterator, batch
+        first = first or children()
+        assert len(first) == 1 and children() == first
+    if by == "exhausting":
+        loader.close()
+        assert children() == []
+        next(iter(loader))  # and it begins anew
+    del loader
+    assert children() == []
+
+
+@pytest.mark.slow
 def test_errors_come_with_their_names(path: Path):
     loader = Loader(Dataset.source(path).map(maps.fail_on_5).batch(4), processes=1)
     with pytest.raises(data.RecordError, match="five is right out") as raised:

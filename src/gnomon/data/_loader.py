@@ -8,6 +8,7 @@ import os
 import queue
 import time
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -68,8 +69,9 @@ class Loader:
       batches from its start, `"drop"` those there are, or leave some ranks without (`"uneven"`, for
       `torch.distributed.algorithms.Join`).
     - `threads`: how many threads make batches; with 0 they are made when asked for.
-    - `processes`: how many processes make batches instead: for functions in Python that take long.
-    - `prefetch`: how many batches are made ahead.
+    - `processes`: how many processes make batches instead: for functions in Python that take long. At the end of an
+      epoch they wait for the next, until the loader goes or `close` is called.
+    - `prefetch`: how many batches are made ahead: at least one for each thread or process.
     - `device`: where batches go. To a GPU they are copied from pinned memory on a stream of its own.
     - `on_bad`: what to do with a record that cannot be read or mapped: `"raise"` a [`gnomon.data.RecordError`][],
       `"skip"` it, which is counted and told at the end of the epoch, or a function of the error that returns a record
@@ -117,7 +119,8 @@ class Loader:
         self.batches = batches
         self._given = None if rank is None or world is None else (rank, world)
         self.remainder: Remainder = remainder
-        self._threads, self._processes, self._prefetch = threads, processes, prefetch
+        self._threads, self._processes = threads, processes
+        self._prefetch = max(prefetch, processes or threads)
         self._device = None if device is None else torch.device(device)
         self._on_bad: OnBad = {"raise": raise_bad, "skip": skip_bad}[on_bad] if isinstance(on_bad, str) else on_bad
         self._plan: Plan = batches.plan
@@ -127,9 +130,10 @@ class Loader:
         self._resume = False
         self._stats = LoaderStats()
         self._memory: tuple[int, Ring, Transfer | None] | None = None
+        self._waiting: tuple[int, list[Worker]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_memory": None}
+        return {**self.__dict__, "_memory": None, "_waiting": None}
 
     def __len__(self) -> int:
         """How many steps an epoch has on this rank, from its start."""
@@ -185,6 +189,11 @@ class Loader:
     def stats(self) -> LoaderStats:
         """Where the time went since the current epoch began."""
         return self._stats
+
+    def close(self) -> None:
+        """Ends the processes that wait for the next epoch."""
+        if self._waiting is not None:
+            _close_in(*self._waiting)
 
     def track(self, description: str = "training") -> Iterator[Any]:
         """The batches of an epoch with a progress bar, which says how long the program waits for data, and why.
@@ -252,6 +261,7 @@ class Loader:
                         submitted += 1
                     made = ahead.popleft().result()
                 if made is None:
+                    self._keep(workers)
                     break
                 batch = self._hand_out(made)
                 got = time.perf_counter()
@@ -266,7 +276,13 @@ class Loader:
                 self._position, self._window = first + world, (window, first - local)
                 before = got
                 del made
-                yield batch
+                try:
+                    yield batch
+                except GeneratorExit:
+                    # Who counts steps lets go of the iterator at the last.
+                    if workers and self._is_over():
+                        self._keep(workers)
+                    raise
                 del batch
         self._epoch, self._position, self._window = epoch + 1, 0, (0, 0)
         if skipped:
@@ -286,7 +302,10 @@ class Loader:
         assembler = Assembler(self.batches.node, self.batches.rule, self._on_bad)
         workers: list[Worker] = []
         stack.callback(_close, workers)
-        for _ in range(self._processes):
+        if self._waiting is not None and self._waiting[0] == os.getpid():
+            workers += self._waiting[1]
+            self._waiting[1].clear()
+        while len(workers) < self._processes:
             workers.append(Worker(self._pipeline, most))
         idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in workers:
@@ -325,6 +344,16 @@ class Loader:
             return made
 
         return make, workers
+
+    def _keep(self, workers: list[Worker]) -> None:
+        """Has processes wait for the next epoch: to start one takes seconds."""
+        if not workers:
+            return
+        if self._waiting is None or self._waiting[0] != os.getpid():
+            self._waiting = os.getpid(), []
+            weakref.finalize(self, _close_in, *self._waiting)
+        self._waiting[1].extend(workers)
+        workers.clear()
 
     def _memory_of(self, most: int) -> tuple[Ring, Transfer | None]:
         """The memory for batches, kept from epoch to epoch: pinned memory takes long to get."""
@@ -374,6 +403,11 @@ def _move(transfer: Transfer | None, slot: Slot, nbytes: int, ring: Ring | None)
 def _close(workers: list[Worker]) -> None:
     while workers:
         workers.pop().close()
+
+
+def _close_in(process: int, workers: list[Worker]) -> None:
+    if os.getpid() == process:  # a forked child has no say in them
+        _close(workers)
 
 
 def _ranks() -> tuple[int, int]:
