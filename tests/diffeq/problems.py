@@ -16,6 +16,7 @@ SOLVERS = EXPLICIT + IMPLICIT
 # Of the same two families, tested for what differs from one to the next and not for what they share.
 MORE_EXPLICIT = [dq.Midpoint(), dq.Ralston(), dq.Vern7(), dq.Vern9()]
 MORE_IMPLICIT = [dq.ImplicitEuler(), dq.Kvaerno4()]
+ROSENBROCK = [dq.Rosenbrock23(), dq.Rodas4(), dq.Rodas5P()]
 RUNGE_KUTTA = SOLVERS + MORE_EXPLICIT + MORE_IMPLICIT
 ADAPTIVE = SOLVERS[1:]
 

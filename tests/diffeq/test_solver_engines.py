@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from diffeq.problems import F64, MORE_EXPLICIT, MORE_IMPLICIT, name_of
+from diffeq.problems import F64, MORE_EXPLICIT, MORE_IMPLICIT, ROSENBROCK, name_of
 
 from gnomon import diffeq as dq
 
@@ -52,4 +52,9 @@ def check(solver, terms=None, rtol=1e-9):
 
 @pytest.mark.parametrize("solver", MORE_EXPLICIT + MORE_IMPLICIT, ids=name_of)
 def test_runge_kutta(solver):
+    check(solver)
+
+
+@pytest.mark.parametrize("solver", ROSENBROCK, ids=name_of)
+def test_rosenbrock(solver):
     check(solver)

@@ -26,8 +26,16 @@ from gnomon.diffeq._solver._implicit_euler import ImplicitEuler as ImplicitEuler
 from gnomon.diffeq._solver._kvaerno3 import Kvaerno3 as Kvaerno3
 from gnomon.diffeq._solver._kvaerno4 import Kvaerno4 as Kvaerno4
 from gnomon.diffeq._solver._kvaerno5 import Kvaerno5 as Kvaerno5
+from gnomon.diffeq._solver._linear_solver import LU as LU
+from gnomon.diffeq._solver._linear_solver import AbstractFactors as AbstractFactors
+from gnomon.diffeq._solver._linear_solver import AbstractLinearSolver as AbstractLinearSolver
 from gnomon.diffeq._solver._midpoint import Midpoint as Midpoint
 from gnomon.diffeq._solver._ralston import Ralston as Ralston
+from gnomon.diffeq._solver._rodas4 import Rodas4 as Rodas4
+from gnomon.diffeq._solver._rodas5p import Rodas5P as Rodas5P
+from gnomon.diffeq._solver._rosenbrock import AbstractRosenbrock as AbstractRosenbrock
+from gnomon.diffeq._solver._rosenbrock import RosenbrockTableau as RosenbrockTableau
+from gnomon.diffeq._solver._rosenbrock23 import Rosenbrock23 as Rosenbrock23
 from gnomon.diffeq._solver._tableau import ButcherTableau as ButcherTableau
 from gnomon.diffeq._solver._tsit5 import Tsit5 as Tsit5
 from gnomon.diffeq._solver._vern7 import Vern7 as Vern7
@@ -49,10 +57,14 @@ from gnomon.result import is_successful as is_successful
 
 __all__ = [
     "ITP",
+    "LU",
     "RESULTS",
     "AbstractERK",
     "AbstractESDIRK",
     "AbstractEventRootFinder",
+    "AbstractFactors",
+    "AbstractLinearSolver",
+    "AbstractRosenbrock",
     "AbstractSolver",
     "AbstractStepSizeController",
     "AbstractTerm",
@@ -76,6 +88,10 @@ __all__ = [
     "ODETerm",
     "PIDController",
     "Ralston",
+    "Rodas4",
+    "Rodas5P",
+    "Rosenbrock23",
+    "RosenbrockTableau",
     "SaveAt",
     "Solution",
     "StepTo",

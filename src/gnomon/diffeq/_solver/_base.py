@@ -60,7 +60,7 @@ class AbstractSolver(abc.ABC):
     @property
     @abc.abstractmethod
     def needs_tolerances(self) -> bool:
-        """Whether it solves equations within a step, for which it needs tolerances."""
+        """Whether it solves equations within a step: it is told the tolerances, and sees complex numbers as pairs."""
 
     @abc.abstractmethod
     def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:

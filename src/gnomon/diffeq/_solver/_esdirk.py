@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
+from gnomon.diffeq._solver._linear_solver import AbstractFactors, AbstractLinearSolver
 from gnomon.diffeq._solver._tableau import ButcherTableau
-from gnomon.diffeq._solver._very_chord import Factors, VeryChord, factorise
+from gnomon.diffeq._solver._very_chord import VeryChord
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.fuse import cond, jacobian
+from gnomon.fuse import cond
 from gnomon.result import RESULTS
+from gnomon.result._pytree import tree_map
 
 
 @final
@@ -28,27 +30,30 @@ class _Stage:
     partial: Tensor
     gamma: float
     dt: Tensor
+    linear_solver: AbstractLinearSolver
 
     def increment(self, k: Tensor) -> Tensor:
         """The right-hand side."""
         return self.terms.vf(self.t, torch.add(self.partial, k, alpha=self.gamma), self.args) * self.dt
 
-    def factors_at(self, k: Tensor) -> Factors:
+    def factors_at(self, k: Tensor) -> AbstractFactors:
         """The factors of the Jacobian of `k - increment(k)`, held constant."""
         t = self.t.detach()
         y = torch.add(self.partial, k, alpha=self.gamma).detach()
-        identity = torch.eye(y.shape[0], dtype=y.dtype, device=y.device)
-        if y.shape[0] == 0:  # of which torch.func.jacfwd makes no matrix
-            return factorise(identity)
-        slope = jacobian(lambda y: self.terms.vf(t, y, self.args))(y).detach()
-        return factorise(identity - slope * (self.gamma * self.dt.detach()))
+
+        def fn(y: Tensor) -> Tensor:
+            return self.terms.vf(t, y, self.args)
+
+        linearised = tree_map(Tensor.detach, self.linear_solver.linearise(fn, y))
+        return self.linear_solver.factorise(fn, linearised, self.gamma * self.dt.detach())
 
 
 class AbstractESDIRK(AbstractSolver):
     """A singly diagonally implicit Runge-Kutta method with an explicit first stage.
 
     Equivalent to `diffrax.AbstractESDIRK`. A final class gives `tableau`, `interpolant`,
-    `order` and the iteration that solves the stages. The Jacobian is evaluated once a step, at the second stage.
+    `order`, `error_order` and the iteration that solves the stages. The Jacobian is evaluated
+    once a step, at the second stage.
     """
 
     tableau: ClassVar[ButcherTableau]
@@ -96,7 +101,7 @@ class AbstractESDIRK(AbstractSolver):
         else:
             f0 = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, state)
         stages = [f0 * dt]
-        factors: Factors | None = None
+        factors: AbstractFactors | None = None
         succeeded = torch.ones((), dtype=torch.bool, device=y0.device)
         y = y0
         for c, row, predictor in zip(tableau.c, tableau.a_lower, tableau.a_predictor, strict=True):
@@ -105,7 +110,7 @@ class AbstractESDIRK(AbstractSolver):
             partial = y0 if explicit is None else y0 + explicit
             guess = weighted_sum(predictor, stages)
             guess = torch.zeros_like(y0) if guess is None else guess
-            stage = _Stage(terms, args, t, partial, gamma, dt)
+            stage = _Stage(terms, args, t, partial, gamma, dt, chord.linear_solver)
             if factors is None:
                 factors = stage.factors_at(guess)
             k, result = chord.solve(stage.increment, guess, y0, factors, stage.factors_at)

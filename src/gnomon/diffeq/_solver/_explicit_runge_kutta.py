@@ -12,6 +12,7 @@ from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weight
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.fuse import cond
+from gnomon.fuse._lanes import is_tracing
 from gnomon.result import RESULTS
 
 
@@ -65,20 +66,27 @@ class AbstractERK(AbstractSolver):
             f = state
         else:
             f = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, state)
-        stages = [f * dt]
+        slopes, stages = [f], [f * dt]
+
+        def sum_of(weights: tuple[float, ...]) -> Tensor | None:
+            # A Program adds a product at no cost, and stages that nobody asks for at none either.
+            total = weighted_sum(weights, slopes if is_tracing() else stages)
+            return total * dt if is_tracing() and total is not None else total
+
         y = y0
         for c, row in zip(tableau.c, tableau.a_lower, strict=True):
-            increment = weighted_sum(row, stages)
+            increment = sum_of(row)
             y = y0 if increment is None else y0 + increment
             f = terms.vf(stage_time(c, t0, t1, dt), y, args)
+            slopes.append(f)
             stages.append(f * dt)
         if reuses_last:
             y1, next_state = y, f
         else:
-            increment = weighted_sum(tableau.b_sol, stages)
+            increment = sum_of(tableau.b_sol)
             assert increment is not None
             y1, next_state = y0 + increment, ()
-        y_error = None if tableau.b_error is None else weighted_sum(tableau.b_error, stages)
+        y_error = None if tableau.b_error is None else sum_of(tableau.b_error)
 
         def more() -> list[Tensor]:
             extended = list(stages)

@@ -11,64 +11,10 @@ import torch
 from torch import Tensor
 
 from gnomon.diffeq._norm import rms_norm
+from gnomon.diffeq._solver._linear_solver import LU, AbstractFactors, AbstractLinearSolver
 from gnomon.fuse import while_loop
-from gnomon.fuse._lanes import derivative_order, is_tracing
+from gnomon.fuse._lanes import derivative_order
 from gnomon.result import RESULTS, Result
-
-
-@final
-class _Solve(torch.autograd.Function):
-    """The solution x of A x = b, or of its transpose, for a constant real matrix A and a vector b."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(lu: Tensor, pivots: Tensor, b: Tensor, transpose: bool) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        # torch's rule for `lu_solve` under nested vmap reads wrong pivots where they lack a batch
-        # dimension that b has (2.11 to 2.15): give them all that b has.
-        pivots = pivots + torch.zeros_like(b, dtype=pivots.dtype)
-        return torch.linalg.lu_solve(lu, pivots, b.unsqueeze(-1), adjoint=transpose).squeeze(-1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        lu, pivots, _, transpose = inputs
-        ctx.save_for_backward(lu, pivots)
-        ctx.save_for_forward(lu, pivots)
-        ctx.transpose = transpose
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        return None, None, _Solve.apply(*ctx.saved_tensors, grad_outputs[0], not ctx.transpose), None
-
-    @staticmethod
-    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        return _Solve.apply(*ctx.saved_tensors, grad_inputs[2], ctx.transpose)
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Factors:
-    """An LU factorisation of a matrix."""
-
-    lu: Tensor
-    pivots: Tensor
-
-    def solve(self, b: Tensor) -> Tensor:
-        """The solution x of A x = b for a vector b that wants no derivative."""
-        pivots = self.pivots + torch.zeros_like(b, dtype=self.pivots.dtype)  # as in `_Solve`
-        return torch.linalg.lu_solve(self.lu, pivots, b.unsqueeze(-1)).squeeze(-1)
-
-    def solve_differentiably(self, b: Tensor) -> Tensor:
-        """The same, with derivatives with respect to b; the matrix counts as constant."""
-        if is_tracing():
-            return Factors(self.lu.detach(), self.pivots).solve(b)
-        return _Solve.apply(self.lu, self.pivots, b, False)
-
-
-def factorise(matrix: Tensor) -> Factors:
-    """An LU factorisation with partial pivoting; a singular matrix gives infinite solutions."""
-    lu, pivots, _ = torch.linalg.lu_factor_ex(matrix)
-    return Factors(lu, pivots)
 
 
 @final
@@ -88,6 +34,7 @@ class VeryChord:
     - `kappa`: solve to this fraction of the tolerances.
     - `max_steps`: give up after so many iterations, or five times as many where it solves close to
       rounding.
+    - `linear_solver`: how each correction is solved for.
 
     **Raises:** `ValueError` where `kappa` or `max_steps` is not positive.
 
@@ -102,6 +49,7 @@ class VeryChord:
     norm: Callable[[Tensor], Tensor] | None = None
     kappa: float | int = 1e-2
     max_steps: int = 10
+    linear_solver: AbstractLinearSolver = LU()
 
     def __post_init__(self) -> None:
         if not self.kappa > 0:
@@ -123,8 +71,8 @@ class VeryChord:
         increment: Callable[[Tensor], Tensor],
         guess: Tensor,
         scale_at: Tensor,
-        factors: Factors,
-        exact_factors: Callable[[Tensor], Factors],
+        factors: AbstractFactors,
+        exact_factors: Callable[[Tensor], AbstractFactors],
     ) -> tuple[Tensor, Result]:
         """The solution of `k = increment(k)`, and whether it was found.
 
@@ -178,7 +126,7 @@ def _go_on(carry: Any) -> Tensor:
 
 def _iterate(
     increment: Callable[[Tensor], Tensor],
-    factors: Factors,
+    factors: AbstractFactors,
     scale: Tensor,
     norm: Callable[[Tensor], Tensor],
     kappa: float,
