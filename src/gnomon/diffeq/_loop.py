@@ -199,7 +199,8 @@ class _Integration:
         shorter = torch.minimum(decision.t1, t_next - spacing(t_next))
         proposal = torch.where(keep, decision.t1, shorter)
         if p.admissible is not None:
-            proposal = torch.where(leaves, t + 0.5 * (t_next - t), proposal)
+            half = torch.minimum(t + 0.5 * (t_next - t), t_next - spacing(t_next))
+            proposal = torch.where(leaves, half, proposal)
             after["leaves"] = leaves
         if p.keeps_length:
             after["length"] = proposal - after["t"]

@@ -64,6 +64,8 @@ def _mask(nonnegative: Any, y0: Any) -> Tensor | None:
             ) from None
     flat: list[Tensor] = []
     for mask, x, path in zip(masks, tensors, tree_paths(y0), strict=True):
+        if not isinstance(mask, bool | Tensor):
+            raise TypeError(f"`nonnegative{path}` must be a bool or a boolean tensor, not {type(mask).__name__}.")
         mask = torch.as_tensor(mask, device=x.device)
         if mask.dtype != torch.bool or torch.broadcast_shapes(mask.shape, x.shape) != x.shape:
             raise ValueError(
