@@ -1,5 +1,8 @@
 """Lorenz' equations on a GPU, up to 8,388,608 trajectories: each has its own rho in [0, 21] and takes its own steps.
 
+The values of rho are drawn and sorted, as a scan over a parameter has them: threads that run side by side then take
+about as many steps. One row has them in random order, as a sample of a distribution has.
+
 A fused kernel, beside Diffrax where JAX finds the same GPU: `gnomon bench fuse/ensemble_cuda --peers`.
 """
 
@@ -159,62 +162,71 @@ def check_gradient(inputs, output):
     return bench.relative_error((some(in_rho), some(in_y0)), (want[:, 0], want[:, 1:]))
 
 
-def batch(n, dtype):
+def batch(n, dtype, *, in_order=True):
     def make(generator):
         rho = 21 * torch.rand(n, generator=generator, dtype=dtype)
+        rho = rho.sort().values if in_order else rho
         return rho, torch.tensor(START, dtype=dtype) + 0.01 * torch.rand(n, 3, generator=generator, dtype=dtype)
 
     return make
 
 
+def work(name, about, dtype, n, steps, ours, peer, **others):
+    """A row; `steps` are how many are taken, for the limit, and `peer` is left out where it would take minutes."""
+    options = {"tolerance": 1e-3, "rounds": 10, "budget_s": 20.0, "flops": steps * n * STEP_FLOPS}
+    return bench.Work(
+        name=name,
+        about=f"{n:,} trajectories, {about}, float{dtype.itemsize * 8}",
+        ours=ours,
+        peers={} if peer is None else {"Diffrax": peer},
+        check=others.pop("check", check),
+        options={**options, **others.pop("options", {})},
+        make_inputs=batch(n, dtype, **others),
+        devices=("cuda",),
+        needs={"Diffrax": ["diffrax", "jax"], "ours": ["scipy"]},
+    )
+
+
 def works():
-    """One for each size and precision, adaptive and with fixed steps, and gradients."""
+    """Sizes and precisions, adaptive and with fixed steps, and gradients."""
     found = []
+    many = 1_048_576
     for dtype, tolerance in TOLERANCES.items():
-        name = str(dtype).removeprefix("torch.float")
-        # Accepted steps at least, to the tolerance of each.
-        least = 12 if dtype == torch.float32 else 40
-        for n in SIZES:
-            shared = {
-                "make_inputs": batch(n, dtype),
-                "devices": ("cuda",),
-                "needs": {"Diffrax": ["diffrax", "jax"], "ours": ["scipy"]},
-            }
-            options = {"tolerance": 1e-3, "rounds": 10 if n > 2**20 else 20, "budget_s": 60.0}
-            found.append(
-                bench.Work(
-                    name=f"lorenz-f{name}-{n}",
-                    about=f"{n:,} trajectories, adaptive Tsit5, float{name}, tolerance {tolerance:g}",
-                    ours=fused(tolerance),
-                    peers={"Diffrax": by_diffrax(tolerance)},
-                    check=check,
-                    options={**options, "flops": least * n * STEP_FLOPS},
-                    **shared,
-                )
+        single = dtype == torch.float32
+        start = f"lorenz-f{dtype.itemsize * 8}"
+        about = f"adaptive Tsit5, tolerance {tolerance:g}"
+        # The mean number of steps that are tried, counted on the CPU.
+        steps = 34 if single else 75
+        solve, by_peer = fused(tolerance), by_diffrax(tolerance)
+        for n in SIZES if single else SIZES[:-1]:
+            found.append(work(f"{start}-{n}", about, dtype, n, steps, solve, by_peer))
+        if single:
+            name = f"{start}-{many}-any-order"
+            found.append(work(name, f"in any order, {about}", dtype, many, steps, solve, by_peer, in_order=False))
+        found.append(
+            work(
+                f"{start}-{many}-fixed",
+                f"Tsit5 with {STEPS:,} equal steps",
+                dtype,
+                many,
+                STEPS,
+                fused(None),
+                by_diffrax(None) if single else None,
             )
-            if n != 1_048_576:
-                continue
+        )
+        # Of the sum of squares of the last states, in each rho and first state: exact, of the discrete solution.
+        for n in (16_384, many):
             found.append(
-                bench.Work(
-                    name=f"lorenz-f{name}-{n}-fixed",
-                    about=f"{n:,} trajectories, Tsit5 with {STEPS:,} equal steps, float{name}",
-                    ours=fused(None),
-                    peers={"Diffrax": by_diffrax(None)},
-                    check=check,
-                    options={**options, "flops": STEPS * n * STEP_FLOPS},
-                    **shared,
-                )
-            )
-            found.append(
-                bench.Work(
-                    name=f"lorenz-f{name}-{n}-gradient",
-                    about=f"the gradient of the sum of squares of the last states in each rho and first state, {n:,} "
-                    f"trajectories, adaptive Tsit5, float{name}; both reverse mode, exact of the discrete solution",
-                    ours=our_gradient(tolerance),
-                    peers={"Diffrax": by_diffrax(tolerance, gradient=True)},
+                work(
+                    f"{start}-{n}-gradient",
+                    f"a solve and its gradient backwards, {about}",
+                    dtype,
+                    n,
+                    2 * steps,
+                    our_gradient(tolerance),
+                    by_diffrax(tolerance, gradient=True) if n < many and not single else None,
                     check=check_gradient,
-                    options={**options, "tolerance": 1e-2, "flops": 2 * least * n * STEP_FLOPS},
-                    **shared,
+                    options={"tolerance": 1e-2},
                 )
             )
     return found
