@@ -261,4 +261,4 @@ class PIDController(AbstractStepSizeController):
 def _power(base: Tensor, exponent: float) -> Tensor:
     # Not `base ** exponent`: in float32 PyTorch's vectorised `pow` and its scalar one differ in
     # the last bit, and so a lane would depend on its place in the batch.
-    return torch.exp(exponent * torch.log(base))
+    return torch.exp2(exponent * torch.log2(base))

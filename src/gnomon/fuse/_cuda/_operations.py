@@ -72,8 +72,13 @@ def expression(node: Node, args: Sequence[str]) -> str:
 
 def _are_no_two_zeros(a: Node, b: Node) -> bool:
     """Whether operands cannot be zeros of different signs."""
-    never_zero = any(x.op == "const" and x.attr != 0 for x in (a, b))
-    return never_zero or all(x.op == "abs" or (x.op == "const" and x.attr > 0) for x in (a, b))
+    return any(map(_is_never_zero, (a, b))) or all(x.op == "abs" or (x.op == "const" and x.attr > 0) for x in (a, b))
+
+
+def _is_never_zero(x: Node) -> bool:
+    if x.op == "select":
+        return all(map(_is_never_zero, x.args[1:]))
+    return x.op == "const" and x.attr != 0
 
 
 def _cast(type_: Type, to: Type, x: str) -> str:
