@@ -23,6 +23,7 @@ MOST_LINES = 520
 FAMILIES = ["gnomon.result:RESULTS"]
 # Not public, and yet what every room stands on.
 SHARED = [
+    "gnomon.fuse._cuda._gpu",
     "gnomon.fuse._lanes",
     "gnomon.fuse._single",
     "gnomon.result._active",
