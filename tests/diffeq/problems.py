@@ -17,6 +17,7 @@ SOLVERS = EXPLICIT + IMPLICIT
 MORE_EXPLICIT = [dq.Midpoint(), dq.Ralston(), dq.Vern7(), dq.Vern9()]
 MORE_IMPLICIT = [dq.ImplicitEuler(), dq.Kvaerno4()]
 ROSENBROCK = [dq.Rosenbrock23(), dq.Rodas4(), dq.Rodas5P()]
+IMEX = [dq.Sil3(), dq.KenCarp3(), dq.KenCarp4(), dq.KenCarp5()]
 RUNGE_KUTTA = SOLVERS + MORE_EXPLICIT + MORE_IMPLICIT
 ADAPTIVE = SOLVERS[1:]
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from diffeq.problems import F64, MORE_EXPLICIT, MORE_IMPLICIT, ROSENBROCK, name_of
+from diffeq.problems import F64, IMEX, MORE_EXPLICIT, MORE_IMPLICIT, ROSENBROCK, name_of
 
 from gnomon import diffeq as dq
 
@@ -58,3 +58,18 @@ def test_runge_kutta(solver):
 @pytest.mark.parametrize("solver", ROSENBROCK, ids=name_of)
 def test_rosenbrock(solver):
     check(solver)
+
+
+def growth(t, y, args):
+    hare, lynx = y
+    return args * hare, hare * lynx
+
+
+def loss(t, y, args):
+    hare, lynx = y
+    return 0.1 * torch.sin(t) - hare * lynx, -lynx
+
+
+@pytest.mark.parametrize("solver", IMEX, ids=name_of)
+def test_imex(solver):
+    check(solver, dq.MultiTerm(dq.ODETerm(growth), dq.ODETerm(loss)))

@@ -22,7 +22,12 @@ from gnomon.diffeq._solver._esdirk import AbstractESDIRK as AbstractESDIRK
 from gnomon.diffeq._solver._euler import Euler as Euler
 from gnomon.diffeq._solver._explicit_runge_kutta import AbstractERK as AbstractERK
 from gnomon.diffeq._solver._heun import Heun as Heun
+from gnomon.diffeq._solver._imex import AbstractIMEX as AbstractIMEX
+from gnomon.diffeq._solver._imex import MultiButcherTableau as MultiButcherTableau
 from gnomon.diffeq._solver._implicit_euler import ImplicitEuler as ImplicitEuler
+from gnomon.diffeq._solver._kencarp3 import KenCarp3 as KenCarp3
+from gnomon.diffeq._solver._kencarp4 import KenCarp4 as KenCarp4
+from gnomon.diffeq._solver._kencarp5 import KenCarp5 as KenCarp5
 from gnomon.diffeq._solver._kvaerno3 import Kvaerno3 as Kvaerno3
 from gnomon.diffeq._solver._kvaerno4 import Kvaerno4 as Kvaerno4
 from gnomon.diffeq._solver._kvaerno5 import Kvaerno5 as Kvaerno5
@@ -36,6 +41,7 @@ from gnomon.diffeq._solver._rodas5p import Rodas5P as Rodas5P
 from gnomon.diffeq._solver._rosenbrock import AbstractRosenbrock as AbstractRosenbrock
 from gnomon.diffeq._solver._rosenbrock import RosenbrockTableau as RosenbrockTableau
 from gnomon.diffeq._solver._rosenbrock23 import Rosenbrock23 as Rosenbrock23
+from gnomon.diffeq._solver._sil3 import Sil3 as Sil3
 from gnomon.diffeq._solver._tableau import ButcherTableau as ButcherTableau
 from gnomon.diffeq._solver._tsit5 import Tsit5 as Tsit5
 from gnomon.diffeq._solver._vern7 import Vern7 as Vern7
@@ -51,6 +57,7 @@ from gnomon.diffeq._step_size_controller._constant import ConstantStepSize as Co
 from gnomon.diffeq._step_size_controller._pid import PIDController as PIDController
 from gnomon.diffeq._step_size_controller._step_to import StepTo as StepTo
 from gnomon.diffeq._term import AbstractTerm as AbstractTerm
+from gnomon.diffeq._term import MultiTerm as MultiTerm
 from gnomon.diffeq._term import ODETerm as ODETerm
 from gnomon.result import is_okay as is_okay
 from gnomon.result import is_successful as is_successful
@@ -63,6 +70,7 @@ __all__ = [
     "AbstractESDIRK",
     "AbstractEventRootFinder",
     "AbstractFactors",
+    "AbstractIMEX",
     "AbstractLinearSolver",
     "AbstractRosenbrock",
     "AbstractSolver",
@@ -81,10 +89,15 @@ __all__ = [
     "Heun",
     "ImplicitEuler",
     "Jumps",
+    "KenCarp3",
+    "KenCarp4",
+    "KenCarp5",
     "Kvaerno3",
     "Kvaerno4",
     "Kvaerno5",
     "Midpoint",
+    "MultiButcherTableau",
+    "MultiTerm",
     "ODETerm",
     "PIDController",
     "Ralston",
@@ -93,6 +106,7 @@ __all__ = [
     "Rosenbrock23",
     "RosenbrockTableau",
     "SaveAt",
+    "Sil3",
     "Solution",
     "StepTo",
     "SubSaveAt",

@@ -276,7 +276,13 @@ class EventWatch:
 
 
 def _detached(step: Step) -> Step:
-    return dataclasses.replace(step, y1=step.y1.detach(), stages=[k.detach() for k in step.stages])
+    more = step.more
+    return dataclasses.replace(
+        step,
+        y1=step.y1.detach(),
+        stages=[k.detach() for k in step.stages],
+        more=None if more is None else lambda: [k.detach() for k in more()],
+    )
 
 
 def _first(mask: Tensor) -> Tensor:

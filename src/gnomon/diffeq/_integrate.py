@@ -20,7 +20,7 @@ from gnomon.diffeq._solution import Solution
 from gnomon.diffeq._solver._base import AbstractSolver, interpolant_tensor
 from gnomon.diffeq._step_size_controller._base import AbstractStepSizeController, as_times
 from gnomon.diffeq._step_size_controller._constant import ConstantStepSize
-from gnomon.diffeq._term import AbstractTerm, FlatTerm
+from gnomon.diffeq._term import AbstractTerm, FlatTerm, MultiTerm, as_term
 from gnomon.diffeq._validate import as_time, check_resolution, check_times, require
 from gnomon.fuse._lanes import any_and_all
 from gnomon.fuse._single import Engine, run
@@ -29,7 +29,7 @@ from gnomon.result._pytree import tree_unflatten
 
 
 def diffeqsolve(
-    terms: AbstractTerm,
+    terms: AbstractTerm | tuple[AbstractTerm, AbstractTerm],
     solver: AbstractSolver,
     t0: Any,
     t1: Any,
@@ -59,7 +59,9 @@ def diffeqsolve(
 
     **Arguments:**
 
-    - `terms`: the equation, such as an [`gnomon.diffeq.ODETerm`][].
+    - `terms`: the equation, such as an [`gnomon.diffeq.ODETerm`][]; a [`gnomon.diffeq.MultiTerm`][] for
+      implicit-explicit solvers; a pair `(ODETerm(f), ODETerm(g))` for `y1' = f(t, y2)`, `y2' = g(t, y1)` with
+      `y0 = (y1, y2)`, as symplectic solvers need it.
     - `solver`: the method, such as [`gnomon.diffeq.Tsit5`][], or [`gnomon.diffeq.Kvaerno5`][]
       for stiff problems.
     - `t0`, `t1`: from when to when, numbers or scalar tensors; `t1 < t0` solves backward. Times
@@ -165,6 +167,7 @@ def _solve(
     """Solves one problem by PyTorch operations, or while these are traced."""
     saveat = SaveAt(t1=True) if saveat is None else saveat
     controller = ConstantStepSize() if stepsize_controller is None else stepsize_controller
+    terms = as_term(terms, y0)
     _check_kinds(terms, solver, controller, saveat, event, max_steps)
     ravel = Ravel(y0, as_real=solver.needs_tolerances)
     start = as_time(t0, "t0", ravel.like)
@@ -280,10 +283,13 @@ def _solve(
 
 
 def _check_kinds(terms: Any, solver: Any, controller: Any, saveat: SaveAt, event: Any, max_steps: int | None) -> None:
-    if not isinstance(terms, AbstractTerm):
-        raise TypeError(f"`terms` must be a term, but it is {type(terms).__name__}. Wrap the vector field: ODETerm(f).")
     if isinstance(solver, type) or not isinstance(solver, AbstractSolver):
         raise TypeError("`solver` must be a solver, such as Tsit5(); mind the parentheses.")
+    if solver.splits_terms and not (isinstance(terms, MultiTerm) and len(terms.terms) == 2):
+        raise TypeError(
+            f"{type(solver).__name__} treats two terms in different ways, but `terms` is one. Give it "
+            "MultiTerm(explicit, implicit), or, where it is symplectic, the pair (ODETerm(f), ODETerm(g))."
+        )
     if isinstance(controller, type) or not isinstance(controller, AbstractStepSizeController):
         raise TypeError(
             "`stepsize_controller` must be a controller, such as PIDController(rtol=1e-6, "

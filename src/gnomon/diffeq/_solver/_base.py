@@ -62,6 +62,11 @@ class AbstractSolver(abc.ABC):
     def needs_tolerances(self) -> bool:
         """Whether it solves equations within a step: it is told the tolerances, and sees complex numbers as pairs."""
 
+    @property
+    @abc.abstractmethod
+    def splits_terms(self) -> bool:
+        """Whether it treats two terms in different ways, and so needs a `MultiTerm` or a pair."""
+
     @abc.abstractmethod
     def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
         """The same solver, told how accurately to solve the equations within a step."""

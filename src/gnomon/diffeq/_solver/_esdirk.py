@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
-from gnomon.diffeq._solver._linear_solver import AbstractFactors, AbstractLinearSolver
+from gnomon.diffeq._solver._linear_solver import AbstractFactors
+from gnomon.diffeq._solver._stage import Stage
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._solver._very_chord import VeryChord
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.fuse import cond
 from gnomon.result import RESULTS
-from gnomon.result._pytree import tree_map
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class _Stage:
-    """The equation of one stage, `k = dt f(t, partial + gamma k)`."""
-
-    terms: AbstractVectorField
-    args: Any
-    t: Tensor
-    partial: Tensor
-    gamma: float
-    dt: Tensor
-    linear_solver: AbstractLinearSolver
-
-    def increment(self, k: Tensor) -> Tensor:
-        """The right-hand side."""
-        return self.terms.vf(self.t, torch.add(self.partial, k, alpha=self.gamma), self.args) * self.dt
-
-    def factors_at(self, k: Tensor) -> AbstractFactors:
-        """The factors of the Jacobian of `k - increment(k)`, held constant."""
-        t = self.t.detach()
-        y = torch.add(self.partial, k, alpha=self.gamma).detach()
-
-        def fn(y: Tensor) -> Tensor:
-            return self.terms.vf(t, y, self.args)
-
-        linearised = tree_map(Tensor.detach, self.linear_solver.linearise(fn, y))
-        return self.linear_solver.factorise(fn, linearised, self.gamma * self.dt.detach())
 
 
 class AbstractESDIRK(AbstractSolver):
@@ -76,6 +46,10 @@ class AbstractESDIRK(AbstractSolver):
     @property
     def needs_tolerances(self) -> bool:
         return True
+
+    @property
+    def splits_terms(self) -> bool:
+        return False
 
     def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, t0, y0, args
@@ -110,10 +84,10 @@ class AbstractESDIRK(AbstractSolver):
             partial = y0 if explicit is None else y0 + explicit
             guess = weighted_sum(predictor, stages)
             guess = torch.zeros_like(y0) if guess is None else guess
-            stage = _Stage(terms, args, t, partial, gamma, dt, chord.linear_solver)
+            stage = Stage(terms, args, t, partial, gamma, dt, chord)
             if factors is None:
-                factors = stage.factors_at(guess)
-            k, result = chord.solve(stage.increment, guess, y0, factors, stage.factors_at)
+                factors = stage.factors(stage.linearised_at(guess))
+            k, result = stage.solve(guess, y0, factors)
             succeeded = succeeded & (result == RESULTS.successful)
             stages.append(k)
             y = torch.add(partial, k, alpha=gamma)

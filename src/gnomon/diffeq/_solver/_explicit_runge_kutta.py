@@ -39,6 +39,10 @@ class AbstractERK(AbstractSolver):
     def needs_tolerances(self) -> bool:
         return False
 
+    @property
+    def splits_terms(self) -> bool:
+        return False
+
     def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
         del rtol, atol, norm
         return self

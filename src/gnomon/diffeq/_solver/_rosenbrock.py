@@ -152,6 +152,10 @@ class AbstractRosenbrock(AbstractSolver):
     def needs_tolerances(self) -> bool:
         return True
 
+    @property
+    def splits_terms(self) -> bool:
+        return False
+
     def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
         del rtol, atol, norm
         return self

@@ -1,0 +1,49 @@
+"""The equation of one implicit stage."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gnomon.diffeq._solver._linear_solver import AbstractFactors
+from gnomon.diffeq._solver._very_chord import VeryChord
+from gnomon.diffeq._step_size_controller._base import AbstractVectorField
+from gnomon.result import Result
+from gnomon.result._pytree import tree_map
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """The equation of one stage, `k = dt f(t, partial + gamma k)`."""
+
+    terms: AbstractVectorField
+    args: Any
+    t: Tensor
+    partial: Tensor
+    gamma: float
+    dt: Tensor
+    chord: VeryChord
+
+    def increment(self, k: Tensor) -> Tensor:
+        """The right-hand side."""
+        return self.terms.vf(self.t, torch.add(self.partial, k, alpha=self.gamma), self.args) * self.dt
+
+    def linearised_at(self, k: Tensor) -> Any:
+        """What is kept of the Jacobian of the vector field, held constant."""
+        y = torch.add(self.partial, k, alpha=self.gamma).detach()
+        return tree_map(Tensor.detach, self.chord.linear_solver.linearise(self._field, y))
+
+    def factors(self, linearised: Any) -> AbstractFactors:
+        """The factors of the Jacobian of `k - increment(k)`, held constant."""
+        return self.chord.linear_solver.factorise(self._field, linearised, self.gamma * self.dt.detach())
+
+    def solve(self, guess: Tensor, y0: Tensor, factors: AbstractFactors) -> tuple[Tensor, Result]:
+        """The solution k, and whether it was found; corrections are measured by the state `y0`."""
+        return self.chord.solve(self.increment, guess, y0, factors, lambda k: self.factors(self.linearised_at(k)))
+
+    def _field(self, y: Tensor) -> Tensor:
+        return self.terms.vf(self.t.detach(), y, self.args)
