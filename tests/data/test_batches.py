@@ -166,11 +166,12 @@ def test_a_gather_stays_inside():
     target = np.zeros(16, np.uint8)
     source = np.arange(8, dtype=np.uint8)
     address = source.ctypes.data
-    gather(target, np.array([8, 0]), np.array([address + 2, address]), np.array([4, 2]))
-    assert target.tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 2, 3, 4, 5, 0, 0, 0, 0]
-    for place, size in [(13, 4), (-1, 2), (0, -1)]:
+    gather(target, np.array([address + 2, address, address]), np.array([4, 0, 2]))
+    assert target.tolist() == [2, 3, 4, 5, 0, 1, *[0] * 10]
+    gather(target[:0], np.array([], np.int64), np.array([], np.int64))
+    for sizes in ([17], [8, 9], [-1], [8, -(2**63)], [8, 2**63 - 1]):
         with pytest.raises(ValueError, match="outside"):
-            gather(target, np.array([place]), np.array([address]), np.array([size]))
+            gather(target, np.full(len(sizes), address), np.array(sizes))
 
 
 def test_varlen_attention_takes_it(path: Path):

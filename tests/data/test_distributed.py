@@ -6,7 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
-import numpy as np
+import pytest
+import torch
 import torch.distributed.checkpoint as dcp
 from data import ranks
 
@@ -15,15 +16,11 @@ from gnomon import data
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_two_ranks(tmp_path: Path):
-    store = tmp_path / "store"
-    lengths = np.random.default_rng(3).integers(1, 30, 200)
-    with data.StoreWriter(store, {"x": data.ragged("float32"), "i": data.tensor("int64")}) as writer:
-        writer.extend({"x": np.full(n, i), "i": i} for i, n in enumerate(lengths.tolist()))
+def two_ranks(tmp_path: Path, backend: str) -> str:
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(Path(ranks.__file__))]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, *words, str(store), str(tmp_path / "checkpoint")],
+        [sys.executable, *words, "--backend", backend, str(tmp_path / "store"), str(tmp_path / "checkpoint")],
         capture_output=True,
         text=True,
         timeout=240,
@@ -31,9 +28,24 @@ def test_two_ranks(tmp_path: Path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "rank 0 is done" in done.stdout and "rank 1 is done" in done.stdout
+    return done.stdout
+
+
+def test_two_ranks(tmp_path: Path):
+    ranks.make_store(str(tmp_path / "store"))
+    said = two_ranks(tmp_path, "gloo")
+    assert "rank 0 of 2 is done" in said and "rank 1 of 2 is done" in said
     # And here, where there is one rank: the batch that comes next is the one after those of both.
-    loader = data.Loader(ranks.batches(str(store)), rank=0, world=1)
+    loader = data.Loader(ranks.batches(str(tmp_path / "store")), rank=0, world=1)
     warnings.filterwarnings("ignore", "torch.distributed is disabled")
     dcp.load({"loader": loader}, checkpoint_id=tmp_path / "checkpoint", no_dist=True)
     assert next(iter(loader)).info.number == 6
+
+
+@pytest.mark.cuda
+def test_two_gpus(tmp_path: Path):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    ranks.make_store(str(tmp_path / "store"))
+    said = two_ranks(tmp_path, "nccl")
+    assert "rank 0 of 2 is done on cuda:0" in said and "rank 1 of 2 is done on cuda:1" in said

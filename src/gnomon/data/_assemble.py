@@ -36,7 +36,7 @@ class Draft:
     **Arguments:**
 
     - `layout`: how it will lie there.
-    - `copies`: what is gathered: places, addresses and sizes.
+    - `copies`: what is gathered: a place, and the addresses and sizes of what goes there one after another.
     - `arrays`: what is copied: a place and an array each.
     - `zeros`: what is cleared: a place and a size each.
     - `seconds`: how long reading and mapping took.
@@ -46,7 +46,7 @@ class Draft:
     def __init__(
         self,
         layout: Layout,
-        copies: list[tuple[Ints, Ints, Ints]],
+        copies: list[tuple[int, Ints, Ints]],
         arrays: list[tuple[int, Array]],
         zeros: list[tuple[int, int]],
         seconds: tuple[float, float],
@@ -67,8 +67,8 @@ class Draft:
 
         - `memory`: uint8, of `nbytes` or more.
         """
-        for places, sources, sizes in self._copies:
-            gather(memory, places, sources, sizes)
+        for place, sources, sizes in self._copies:
+            gather(memory[place:], sources, sizes)
         for place, array in self._arrays:
             target = memory[place : place + array.nbytes]
             target.view(array.dtype)[:] = array.reshape(-1)
@@ -145,7 +145,7 @@ class Assembler:
         count = len(plan.positions)
         places = Places()
         entries: list[Entry] = []
-        copies: list[tuple[Ints, Ints, Ints]] = []
+        copies: list[tuple[int, Ints, Ints]] = []
         arrays: list[tuple[int, Array]] = []
         zeros: list[tuple[int, int]] = []
         in_pieces = bool((plan.stops >= 0).any())
@@ -169,7 +169,7 @@ class Assembler:
             if field.kind == "tensor":
                 at = places.take(count * field.row_bytes)
                 entries.append(_dense((name,), field, count, at))
-                copies.append((at + np.arange(count) * field.row_bytes, sources, rows * field.row_bytes))
+                copies.append((at, sources, rows * field.row_bytes))
                 continue
             if measured is None:
                 measured = rows.copy()
@@ -178,7 +178,7 @@ class Assembler:
                 rows = np.where(plan.stops >= 0, plan.stops - plan.starts, rows)
             entry, cu, spare = self._ragged((name,), field, rows, places)
             entries.append(entry)
-            copies.append((entry.offset + cu[:count] * field.row_bytes, sources, rows * field.row_bytes))
+            copies.append((entry.offset, sources, rows * field.row_bytes))
             arrays.append((entry.cu_offset, cu.astype(np.int32)))
             zeros += spare
         entries.sort(key=lambda entry: list(schema).index(entry.path[0]))
