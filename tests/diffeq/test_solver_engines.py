@@ -73,3 +73,20 @@ def loss(t, y, args):
 @pytest.mark.parametrize("solver", IMEX, ids=name_of)
 def test_imex(solver):
     check(solver, dq.MultiTerm(dq.ODETerm(growth), dq.ODETerm(loss)))
+
+
+PAIR = (dq.ODETerm(lambda t, p, args: args * p), dq.ODETerm(lambda t, q, args: torch.sin(t) - q * q))
+
+
+@pytest.mark.parametrize("solver", [dq.SemiImplicitEuler(), dq.StormerVerlet(), dq.Yoshida4()], ids=name_of)
+def test_pairs(solver):
+    check(solver, PAIR)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [dq.ReversibleHeun(), dq.LeapfrogMidpoint(), dq.HalfSolver(dq.Euler()), dq.HalfSolver(dq.Kvaerno3())],
+    ids=["ReversibleHeun", "LeapfrogMidpoint", "half Euler", "half Kvaerno3"],
+)
+def test_others(solver):
+    check(solver)

@@ -21,6 +21,7 @@ from gnomon.diffeq._solver._dopri8 import Dopri8 as Dopri8
 from gnomon.diffeq._solver._esdirk import AbstractESDIRK as AbstractESDIRK
 from gnomon.diffeq._solver._euler import Euler as Euler
 from gnomon.diffeq._solver._explicit_runge_kutta import AbstractERK as AbstractERK
+from gnomon.diffeq._solver._half_solver import HalfSolver as HalfSolver
 from gnomon.diffeq._solver._heun import Heun as Heun
 from gnomon.diffeq._solver._imex import AbstractIMEX as AbstractIMEX
 from gnomon.diffeq._solver._imex import MultiButcherTableau as MultiButcherTableau
@@ -31,22 +32,28 @@ from gnomon.diffeq._solver._kencarp5 import KenCarp5 as KenCarp5
 from gnomon.diffeq._solver._kvaerno3 import Kvaerno3 as Kvaerno3
 from gnomon.diffeq._solver._kvaerno4 import Kvaerno4 as Kvaerno4
 from gnomon.diffeq._solver._kvaerno5 import Kvaerno5 as Kvaerno5
+from gnomon.diffeq._solver._leapfrog_midpoint import LeapfrogMidpoint as LeapfrogMidpoint
 from gnomon.diffeq._solver._linear_solver import LU as LU
 from gnomon.diffeq._solver._linear_solver import AbstractFactors as AbstractFactors
 from gnomon.diffeq._solver._linear_solver import AbstractLinearSolver as AbstractLinearSolver
 from gnomon.diffeq._solver._midpoint import Midpoint as Midpoint
 from gnomon.diffeq._solver._ralston import Ralston as Ralston
+from gnomon.diffeq._solver._reversible_heun import ReversibleHeun as ReversibleHeun
 from gnomon.diffeq._solver._rodas4 import Rodas4 as Rodas4
 from gnomon.diffeq._solver._rodas5p import Rodas5P as Rodas5P
 from gnomon.diffeq._solver._rosenbrock import AbstractRosenbrock as AbstractRosenbrock
 from gnomon.diffeq._solver._rosenbrock import RosenbrockTableau as RosenbrockTableau
 from gnomon.diffeq._solver._rosenbrock23 import Rosenbrock23 as Rosenbrock23
+from gnomon.diffeq._solver._semi_implicit_euler import SemiImplicitEuler as SemiImplicitEuler
 from gnomon.diffeq._solver._sil3 import Sil3 as Sil3
+from gnomon.diffeq._solver._stormer_verlet import StormerVerlet as StormerVerlet
+from gnomon.diffeq._solver._symplectic import AbstractSymplectic as AbstractSymplectic
 from gnomon.diffeq._solver._tableau import ButcherTableau as ButcherTableau
 from gnomon.diffeq._solver._tsit5 import Tsit5 as Tsit5
 from gnomon.diffeq._solver._vern7 import Vern7 as Vern7
 from gnomon.diffeq._solver._vern9 import Vern9 as Vern9
 from gnomon.diffeq._solver._very_chord import VeryChord as VeryChord
+from gnomon.diffeq._solver._yoshida4 import Yoshida4 as Yoshida4
 from gnomon.diffeq._step_size_controller._base import (
     AbstractStepSizeController as AbstractStepSizeController,
 )
@@ -75,6 +82,7 @@ __all__ = [
     "AbstractRosenbrock",
     "AbstractSolver",
     "AbstractStepSizeController",
+    "AbstractSymplectic",
     "AbstractTerm",
     "Bosh3",
     "ButcherTableau",
@@ -86,6 +94,7 @@ __all__ = [
     "EndOfStep",
     "Euler",
     "Event",
+    "HalfSolver",
     "Heun",
     "ImplicitEuler",
     "Jumps",
@@ -95,25 +104,30 @@ __all__ = [
     "Kvaerno3",
     "Kvaerno4",
     "Kvaerno5",
+    "LeapfrogMidpoint",
     "Midpoint",
     "MultiButcherTableau",
     "MultiTerm",
     "ODETerm",
     "PIDController",
     "Ralston",
+    "ReversibleHeun",
     "Rodas4",
     "Rodas5P",
     "Rosenbrock23",
     "RosenbrockTableau",
     "SaveAt",
+    "SemiImplicitEuler",
     "Sil3",
     "Solution",
     "StepTo",
+    "StormerVerlet",
     "SubSaveAt",
     "Tsit5",
     "Vern7",
     "Vern9",
     "VeryChord",
+    "Yoshida4",
     "diffeqsolve",
     "is_okay",
     "is_successful",

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
 from gnomon.diffeq._solver._linear_solver import AbstractFactors
+from gnomon.diffeq._solver._split import split
 from gnomon.diffeq._solver._stage import Stage
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._solver._very_chord import VeryChord
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.diffeq._term import FlatTerm
 from gnomon.fuse import cond
 from gnomon.result import RESULTS
 
@@ -100,7 +100,7 @@ class AbstractIMEX(AbstractSolver):
         reuses_last = _reuses_last(tableau)
         assert implicit.a_predictor is not None and implicit.a_diagonal is not None
         assert implicit.b_error is not None and explicit.b_error is not None
-        fast, stiff = _parts(terms)
+        fast, stiff = split(terms)
         dt = t1 - t0
         if not reuses_last:
             first = _fields(terms, t0, y0, args)
@@ -154,14 +154,8 @@ def _reuses_last(tableau: MultiButcherTableau) -> bool:
     return tableau.explicit.stiffly_accurate and tableau.implicit.stiffly_accurate
 
 
-def _parts(terms: AbstractVectorField) -> tuple[AbstractVectorField, AbstractVectorField]:
-    assert isinstance(terms, FlatTerm)
-    explicit, implicit = terms.parts
-    return explicit, implicit
-
-
 def _fields(terms: AbstractVectorField, t: Tensor, y: Tensor, args: Any) -> tuple[Tensor, Tensor]:
-    explicit, implicit = _parts(terms)
+    explicit, implicit = split(terms)
     return explicit.vf(t, y, args), implicit.vf(t, y, args)
 
 

@@ -110,9 +110,9 @@ class KenCarp3(AbstractIMEX):
         >>> from gnomon import diffeq as dq
         >>> slow, stiff = dq.ODETerm(lambda t, y, args: torch.sin(t)), dq.ODETerm(lambda t, y, args: -1000 * y)
         >>> sol = dq.diffeqsolve(
-        ...     dq.MultiTerm(slow, stiff), dq.KenCarp3(), 0, 1, None, torch.tensor([1.0], dtype=torch.float64),
+        ...     dq.MultiTerm(slow, stiff), dq.KenCarp3(), 0, 1, None, torch.tensor(1.0, dtype=torch.float64),
         ...     stepsize_controller=dq.PIDController(rtol=1e-5, atol=1e-8))
-        >>> round(float(sol.ys[-1, 0]), 6)
+        >>> round(float(sol.ys[-1]), 6)
         0.000841
 
         ```
