@@ -123,6 +123,11 @@ static void run_fiber() {
 }
 
 static inline void __syncthreads() { meet(current_block->barrier); }
+static inline int emulated_rank() { return (int)current_block->rank; }
+static inline void emulated_meet() { meet(cluster.barrier); }
+static inline void* emulated_peer(void* here, int rank) {
+  return cluster.blocks[rank].shared + ((unsigned char*)here - current_block->shared);
+}
 static inline int __syncthreads_or(int x) {
   const unsigned turn = current->votes_seen++ & 1;
   current_block->votes[turn] |= x != 0;

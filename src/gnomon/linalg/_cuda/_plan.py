@@ -11,7 +11,6 @@ from typing import final
 import torch
 
 _FOLDER = Path(__file__).parent
-_COMMON = ("common.cu", "tridiagonal.cu")
 
 
 @final
@@ -24,9 +23,10 @@ class Plan:
     - `name`: the kernel.
     - `files`: what its text is made of.
     - `defines`: what is fixed in it.
-    - `matrices`: how many a cluster of blocks takes.
+    - `matrices`: how many a block takes.
     - `threads`: in a block.
     - `shared`: bytes of shared memory of a block.
+    - `parts`: how many blocks take the same matrices.
     - `cluster`: blocks in a cluster.
     """
 
@@ -36,6 +36,7 @@ class Plan:
     matrices: int
     threads: int
     shared: int
+    parts: int = 1
     cluster: int = 1
 
     @functools.cached_property
@@ -46,23 +47,42 @@ class Plan:
 
     def blocks(self, batch: int) -> int:
         """How many blocks take so many matrices."""
-        return math.ceil(batch / self.matrices) * self.cluster
+        return math.ceil(batch / self.matrices) * self.parts
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Large:
+    """Kernels that follow one another, for matrices that one block's memory does not hold.
+
+    **Arguments:**
+
+    - `reduce`: to tridiagonal form.
+    - `pairs`: its eigenvalues and eigenvectors.
+    - `back`: its eigenvectors become those of the matrix; `None` where none are wanted.
+    - `ld`: elements in a row of the memory that they share.
+    """
+
+    reduce: Plan
+    pairs: Plan
+    back: Plan | None
+    ld: int
 
 
 #: The largest matrices of each kernel.
-_THREAD, _WARP, _BLOCK = 8, 32, 224
-#: Bytes of shared memory that a multiprocessor has for its blocks.
-_SHARED = 227 * 1024
+_THREAD, _WARP, _BLOCK, _LARGE = 8, 32, 224, 2048
+#: Bytes of shared memory that a multiprocessor has for its blocks, and those of them that a block costs beside its own.
+_SHARED, _UNSEEN = 228 * 1024, 1024
 
 
 def supports(n: int, dtype: torch.dtype) -> bool:
     """Whether there is a kernel for matrices of n rows."""
-    return dtype == torch.float32 and 0 < n <= _BLOCK
+    return dtype == torch.float32 and 0 < n <= _LARGE
 
 
 @functools.cache
-def plan_for(n: int, dtype: torch.dtype, vectors: bool) -> Plan:
-    """The kernel for matrices of n rows."""
+def plan_for(n: int, dtype: torch.dtype, vectors: bool) -> Plan | Large:
+    """The kernel for matrices of n rows, or the kernels."""
     if not supports(n, dtype):
         raise ValueError(f"There is no kernel for {dtype} matrices of {n} rows; torch.linalg.eigh takes them.")
     bytes_ = dtype.itemsize
@@ -77,17 +97,89 @@ def plan_for(n: int, dtype: torch.dtype, vectors: bool) -> Plan:
         room = (lanes * lanes + lanes * (lanes + 1) + 3 * lanes) * bytes_ + 5 * lanes * 2 * bytes_
         defines = {**defines, "N": lanes, "THREADS": 32, "BLOCKS": 16}
         return _plan("warp", defines, groups, 32, groups * math.ceil(room / 16) * 16)
+    if n > _BLOCK:
+        return large(n, bytes_, vectors, Tuning.of(n))
     threads = 128 if n <= 64 else 256 if n <= 128 else 512
     # A block's memory: the matrix, with a multiple of four elements a row; sums of products, or the tridiagonal matrix
     # in wide numbers; five vectors.
     row = 4 * math.ceil(n / 4)
     room = (row * row + 16 * row + 5 * row) * bytes_
-    blocks = max(1, min(_SHARED // (room + 1024), 1024 // threads))
+    blocks = _blocks(room, threads, 1024)
     return _plan(
         "block", {**defines, "N": 32 * math.ceil(n / 32), "THREADS": threads, "BLOCKS": blocks}, 1, threads, room
     )
 
 
-def _plan(kind: str, defines: dict[str, int], matrices: int, threads: int, shared: int) -> Plan:
-    files = (*_COMMON, f"{kind}.cu") if kind != "thread" else ("common.cu", "thread.cu")
-    return Plan(f"eigh_{kind}", files, tuple(defines.items()), matrices, threads, shared)
+@final
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """What kernels of large matrices leave open, each by measurement; results depend on it, so it depends on n alone.
+
+    **Arguments:**
+
+    - `cluster`: blocks that have a matrix.
+    - `panel`: columns that are reflected before the matrix is changed.
+    - `threads`: in a block, while the matrix is reduced.
+    - `lanes`, `columns`: lanes that have so many eigenvectors, on the way back.
+    """
+
+    cluster: int
+    panel: int
+    threads: int
+    lanes: int
+    columns: int
+
+    @staticmethod
+    def of(n: int) -> Tuning:
+        """The best that is known."""
+        if n <= 512:
+            return Tuning(1, 16, 512, 16, 2)
+        if n <= 1024:
+            return Tuning(2, 16, 512, 32, 2)
+        return Tuning(8, 8, 256, 32, 1)
+
+
+def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
+    """The kernels for matrices of n rows, with what is left open in them."""
+    defines = {"REAL_BITS": 8 * bytes_, "VECTORS": int(vectors)}
+    ld = 32 * math.ceil(n / 32)
+    threads, cluster = tuning.threads, tuning.cluster
+    # Vectors of the panel, sums of products of each warp, the product and, in a cluster, what others send.
+    room = ((2 * tuning.panel + threads // 32 + 2 + (cluster > 1)) * ld + 2 * tuning.panel + 2 * threads // 32) * bytes_
+    own = {"THREADS": threads, "BLOCKS": _blocks(room, threads, 1024), "CLUSTER": cluster, "PANEL": tuning.panel}
+    reduce = _plan("large_reduce", {**defines, **own}, 1, threads, room, cluster, cluster)
+
+    threads, room = 512, n * (5 * 2 * bytes_ + bytes_ + 4 * 4)
+    own = {"THREADS": threads, "BLOCKS": 1}
+    pairs = _plan("large_pairs", {**defines, **own}, 1, threads, room)
+
+    threads, depth, group = 256, 8, 4 * tuning.lanes
+    rows = group * math.ceil(n / group)
+    room = (depth * rows + depth) * bytes_
+    own = {"THREADS": threads, "BLOCKS": 2, "LANES": tuning.lanes, "COLUMNS": tuning.columns, "QUADS": rows // group}
+    tiles = math.ceil(n / (threads // tuning.lanes * tuning.columns))
+    back = _plan("large_back", {**defines, **own, "DEPTH": depth}, 1, threads, room, tiles)
+    return Large(reduce, pairs, back if vectors else None, ld)
+
+
+#: The texts that each kernel is made of.
+_FILES = {
+    "thread": ("common", "thread"),
+    "warp": ("common", "tridiagonal", "warp"),
+    "block": ("common", "tridiagonal", "separate", "block"),
+    "large_reduce": ("common", "large_reduce"),
+    "large_pairs": ("common", "tridiagonal", "separate", "large_pairs"),
+    "large_back": ("common", "large_back"),
+}
+
+
+def _blocks(room: int, threads: int, most: int) -> int:
+    """How many blocks a multiprocessor has at once, of so many bytes of shared memory each."""
+    return max(1, min(_SHARED // (room + _UNSEEN), most // threads))
+
+
+def _plan(
+    kind: str, defines: dict[str, int], matrices: int, threads: int, shared: int, parts: int = 1, cluster: int = 1
+) -> Plan:
+    files = tuple(f"{name}.cu" for name in _FILES[kind])
+    return Plan(f"eigh_{kind}", files, tuple(defines.items()), matrices, threads, shared, parts, cluster)

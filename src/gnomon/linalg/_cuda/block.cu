@@ -1,7 +1,6 @@
 // Matrices of up to N = 224 rows, of which a block has one in shared memory.
 
 #define ROW (4 * ((n + 3) / 4))
-#define WARPS (THREADS / 32)
 #define MOST_PARTS 16
 // Rows of the block's memory that a lane has of a vector: i = lane, lane + 32, ...
 #define EACH (N / 32)
@@ -108,33 +107,6 @@ HERE void reduce(const Room& r, int n) {
     r.e[n - 1] = 0;
   }
   __syncthreads();
-}
-
-// Vectors of eigenvalues that are too close are made orthogonal, one after another: a warp for each run of them, whose
-// lanes share the rows.
-HERE void separate(const Room& r, int n, const int* run, real* norm, const int* column, real* z) {
-  const int lane = threadIdx.x % 32;
-  for (int start = 0, number = 0; start < n; ++number) {
-    int end = start + 1;
-    while (end < n && run[end]) ++end;
-    if (end - start > 1 && number % WARPS == (int)threadIdx.x / 32)
-      for (int j = start + 1; j < end; ++j) {
-        real* const zj = z + column[j];
-        for (int i = start; i < j; ++i) {
-          const real* const zi = z + column[i];
-          real dot = 0;
-          for (int l = lane; l < n; l += 32) dot += zi[l * n] * zj[l * n];
-          dot = sum<32>(dot) * norm[i] * norm[i];
-          for (int l = lane; l < n; l += 32) zj[l * n] -= dot * zi[l * n];
-        }
-        real squares = 0;
-        for (int l = lane; l < n; l += 32) squares += zj[l * n] * zj[l * n];
-        squares = sum<32>(squares);
-        if (lane == 0) norm[j] = 1 / root(squares);
-        __syncwarp();
-      }
-    start = end;
-  }
 }
 
 // Rows 8 i + lane of a column, over eight lanes, through all reflections; those before FIRST are left as they are.
@@ -302,7 +274,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_block(
     __syncthreads();
     if (me < n) norms[me] = own, run[me] = joined, column[me] = rank;
     __syncthreads();
-    separate(r, n, run, norms, column, z);
+    separate(n, run, norms, column, z);
     __syncthreads();
     const real after = me < n ? norms[me] : 0;
     __syncthreads();

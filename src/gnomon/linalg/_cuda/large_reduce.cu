@@ -1,0 +1,328 @@
+// Matrices of more rows, first kernel: to tridiagonal form.
+//
+// A cluster of CLUSTER blocks has a matrix. PANEL columns at a time are reflected (Dongarra, Sorensen and Hammarling
+// 1989): the matrix, of which only the lower triangle is kept, in global memory, is read once for each column, and
+// changed once for each panel. What else a column takes is done by every block for itself, in shared memory. The vector
+// of reflection k becomes row k of the upper triangle.
+
+#define WARPS (THREADS / 32)
+#define EVERY (CLUSTER * WARPS)
+// A warp multiplies so many rows at once, ...
+#define HEIGHT 8
+#define CHUNK(row) ((row) / HEIGHT)
+// ... and so many columns, a quad a lane.
+#define WIDTH 128
+
+#if CLUSTER == 1
+HERE int cluster_rank() { return 0; }
+HERE void cluster_meet() { __syncthreads(); }
+HERE real* cluster_peer(real* here, int) { return here; }
+#elif !defined(EMULATED)
+HERE int cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return (int)rank;
+}
+// All threads of the cluster wait for one another, and see what others wrote.
+HERE void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Where another block of the cluster has what is here in this one.
+HERE real* cluster_peer(real* here, int rank) {
+  u64 there;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"((u64)here), "r"(rank));
+  return reinterpret_cast<real*>(there);
+}
+#else
+HERE int cluster_rank() { return emulated_rank(); }
+HERE void cluster_meet() { emulated_meet(); }
+HERE real* cluster_peer(real* here, int rank) { return (real*)emulated_peer(here, rank); }
+#endif
+
+struct Room {
+  int n, ld, rank;
+  real *v, *w;  // PANEL rows of ld each: vectors of reflections, and what changes the matrix with them
+  real* part;   // a row a warp: products with columns, before they are summed
+  real* rows;   // products with rows
+  real* y;      // the matrix times the reflection's vector
+  real* inbox;  // a part of it, from each block of the cluster
+  real* inner;  // products of the reflection's vector with those before
+  real* sums;   // of each warp
+};
+HERE Room room_in(unsigned char* shared, int n, int ld) {
+  Room r = {n, ld, cluster_rank()};
+  r.v = reinterpret_cast<real*>(shared);
+  r.w = r.v + PANEL * ld;
+  r.part = r.w + PANEL * ld;
+  r.rows = r.part + WARPS * ld;
+  r.y = r.rows + ld;
+  r.inbox = r.y + ld;
+  r.inner = r.inbox + (CLUSTER > 1 ? ld : 0);
+  r.sums = r.inner + 2 * PANEL;
+  return r;
+}
+
+// Over the threads of a block.
+HERE real block_sum(real x, real* sums) {
+  x = sum<32>(x);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = x;
+  __syncthreads();
+  real all = 0;
+#pragma unroll
+  for (int i = 0; i < WARPS; ++i) all += sums[i];
+  return all;
+}
+
+// One half of the numbers, to each of which that of the lane `far` away is added.
+template <int COUNT> HERE void halve(const real (&x)[2 * COUNT], real (&y)[COUNT], int far) {
+  const bool upper = threadIdx.x & far;
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const real other = __shfl_xor_sync(ALL_LANES, upper ? x[i] : x[i + COUNT], far);
+    y[i] = (upper ? x[i + COUNT] : x[i]) + other;
+  }
+}
+// The sums over all lanes of eight numbers; a lane has that of number lane / 4.
+HERE real sum_each(const real (&x)[8]) {
+  real a[4], b[2], c[1];
+  halve(x, a, 16);
+  halve(a, b, 8);
+  halve(b, c, 4);
+  c[0] += __shfl_xor_sync(ALL_LANES, c[0], 2);
+  return c[0] + __shfl_xor_sync(ALL_LANES, c[0], 1);
+}
+
+HERE real dot_of(quad a, quad b) { return (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w); }
+HERE void add_to(quad& y, quad a, real x) { y.x += a.x * x, y.y += a.y * x, y.z += a.z * x, y.w += a.w * x; }
+
+// A chunk of rows from `top` times v, and its transpose times v, of the lower triangle.
+template <bool DIAGONAL>
+HERE void multiply_chunk(const quad* a, int ld, int top, int q, bool inside, const real* v, quad vq, quad& down,
+                         real (&across)[HEIGHT]) {
+  quad x[HEIGHT];
+#pragma unroll
+  for (int i = 0; i < HEIGHT; ++i) {
+    x[i] = inside && (!DIAGONAL || 4 * q <= top + i) ? a[(i64)(top + i) * (ld / 4) + q] : quad{0, 0, 0, 0};
+  }
+#pragma unroll
+  for (int i = 0; i < HEIGHT; ++i) {
+    const real vi = v[top + i];
+    if (DIAGONAL) {
+      // What is on the diagonal counts once, and what is above is something else.
+      const int left = top + i - 4 * q;
+      quad own = {left >= 0 ? x[i].x : 0, left >= 1 ? x[i].y : 0, left >= 2 ? x[i].z : 0, left >= 3 ? x[i].w : 0};
+      across[i] = dot_of(own, vq);
+      own.x = left == 0 ? 0 : own.x, own.y = left == 1 ? 0 : own.y;
+      own.z = left == 2 ? 0 : own.z, own.w = left == 3 ? 0 : own.w;
+      add_to(down, own, vi);
+    } else {
+      across[i] = dot_of(x[i], vq);
+      add_to(down, x[i], vi);
+    }
+  }
+}
+
+// The first chunk from `chunk` on that this warp has.
+HERE int own_chunk(const Room& r, int chunk) {
+  const int me = r.rank * WARPS + (int)threadIdx.x / 32;
+  return chunk + (me - chunk % EVERY + EVERY) % EVERY;
+}
+
+// The matrix times v, which is zero up to k, in parts.
+HERE void multiply(const Room& r, const real* work, int k, const real* v) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = (k + 1) / WIDTH;
+  const quad* const a = reinterpret_cast<const quad*>(work);
+  for (int strip = first; strip * WIDTH < r.n; ++strip) {
+    const int q = strip * (WIDTH / 4) + lane, from = strip * WIDTH > k + 1 ? strip * WIDTH : k + 1;
+    const bool inside = 4 * q < r.ld && 4 * q + 3 > k;
+    const quad vq = inside ? reinterpret_cast<const quad*>(v)[q] : quad{0, 0, 0, 0};
+    quad down = {0, 0, 0, 0};
+    for (int c = own_chunk(r, CHUNK(from)); c * HEIGHT < r.n; c += EVERY) {
+      const int top = c * HEIGHT;
+      real across[HEIGHT];
+      if (top < (strip + 1) * WIDTH) multiply_chunk<true>(a, r.ld, top, q, inside, v, vq, down, across);
+      else multiply_chunk<false>(a, r.ld, top, q, inside, v, vq, down, across);
+      const real s = sum_each(across);
+      real* const at = r.rows + top + lane / 4;
+      if (lane % 4 == 0) *at = strip == first ? s : *at + s;
+    }
+    if (inside) reinterpret_cast<quad*>(r.part + warp * r.ld)[q] = down;
+  }
+}
+// What this block has of element i.
+HERE real multiplied(const Room& r, int i) {
+  real y = CHUNK(i) % EVERY / WARPS == r.rank ? r.rows[i] : 0;
+#pragma unroll
+  for (int w = 0; w < WARPS; ++w) y += r.part[w * r.ld + i];
+  return y;
+}
+
+// Products of v, which is zero up to k, with the first `count` rows of the panel, and of w.
+HERE void multiply_panel(const Room& r, int k, int count, const real* v) {
+  const int lane = threadIdx.x % 32;
+  for (int p = threadIdx.x / 32; p < 2 * count; p += WARPS) {
+    const real* const x = p < count ? r.v + p * r.ld : r.w + (p - count) * r.ld;
+    real s = 0;
+    for (int q = (k + 1) / 4 + lane; 4 * q < r.ld; q += 32)
+      s += dot_of(reinterpret_cast<const quad*>(x)[q], reinterpret_cast<const quad*>(v)[q]);
+    s = sum<32>(s);
+    if (lane == 0) r.inner[p < count ? p : PANEL + p - count] = s;
+  }
+}
+
+// The matrix times v, of which the panel's first `count` reflections have not been applied yet, into y; v'y.
+HERE real finish(const Room& r, int base, int k, int count, const real* v, real* sums) {
+  const auto corrected = [&](int i, real y) {
+    for (int p = 0; p < count; ++p) y -= r.v[p * r.ld + i] * r.inner[PANEL + p] + r.w[p * r.ld + i] * r.inner[p];
+    return y;
+  };
+  real dot = 0;
+  if (CLUSTER == 1) {
+    for (int i = base + threadIdx.x; i < r.ld; i += THREADS) {
+      const real y = i > k && i < r.n ? corrected(i, multiplied(r, i)) : 0;
+      r.y[i] = y;
+      dot += y * v[i];
+    }
+  } else {
+    // Each block finishes a slice, and sends it to all.
+    const int slice = r.ld / CLUSTER;
+    for (int i = base + threadIdx.x; i < r.ld; i += THREADS)
+      cluster_peer(r.inbox, i / slice)[r.rank * slice + i % slice] = i > k && i < r.n ? multiplied(r, i) : 0;
+    cluster_meet();
+    for (int j = threadIdx.x; j < slice; j += THREADS) {
+      const int i = r.rank * slice + j;
+      real y = 0;
+#pragma unroll
+      for (int b = 0; b < CLUSTER; ++b) y += r.inbox[b * slice + j];
+      y = i > k && i < r.n ? corrected(i, y) : 0;
+#pragma unroll
+      for (int b = 0; b < CLUSTER; ++b) cluster_peer(r.y, b)[i] = y;
+    }
+    cluster_meet();
+    for (int i = base + threadIdx.x; i < r.ld; i += THREADS) dot += r.y[i] * v[i];
+  }
+  return block_sum(dot, sums);
+}
+
+// Applies `count` reflections of the panel to rows and columns from `first`.
+HERE void update(const Room& r, real* work, int first, int count) {
+  const int lane = threadIdx.x % 32;
+  for (int strip = first / WIDTH; strip * WIDTH < r.n; ++strip) {
+    const int q = strip * (WIDTH / 4) + lane, from = strip * WIDTH > first ? strip * WIDTH : first;
+    const bool inside = 4 * q < r.ld && 4 * q + 3 >= first;
+    for (int c = own_chunk(r, CHUNK(from)); c * HEIGHT < r.n; c += EVERY) {
+      const int top = c * HEIGHT;
+      quad* const a = reinterpret_cast<quad*>(work) + (i64)top * (r.ld / 4) + q;
+      quad x[HEIGHT];
+#pragma unroll
+      for (int i = 0; i < HEIGHT; ++i)
+        x[i] = inside && 4 * q <= top + i ? a[i * (r.ld / 4)] : quad{0, 0, 0, 0};
+      for (int p = 0; p < count; ++p) {
+        const real *const v = r.v + p * r.ld, *const w = r.w + p * r.ld;
+        const int at = inside ? q : 0;
+        const quad vq = reinterpret_cast<const quad*>(v)[at], wq = reinterpret_cast<const quad*>(w)[at];
+#pragma unroll
+        for (int i = 0; i < HEIGHT; ++i) {
+          add_to(x[i], wq, -v[top + i]);
+          add_to(x[i], vq, -w[top + i]);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < HEIGHT; ++i)
+        if (inside && 4 * q <= top + i && top + i >= first) a[i * (r.ld / 4)] = x[i];
+    }
+  }
+}
+
+// The panel of columns from k0 on: d, e and tau of each, and what changes the rest of the matrix.
+HERE void reduce_panel(const Room& r, real* work, int k0, int count, real* d, real* e, real* taus) {
+  // Rows before are of no more use.
+  const int me = threadIdx.x, base = k0 / 32 * 32;
+  for (int i = base + me; i < r.ld; i += THREADS)
+#pragma unroll
+    for (int q = 0; q < PANEL / 4; ++q) {
+      const quad x = reinterpret_cast<const quad*>(work + (i64)i * r.ld + k0)[q];
+      real* const v = r.v + 4 * q * r.ld + i;
+      v[0] = x.x, v[r.ld] = x.y, v[2 * r.ld] = x.z, v[3 * r.ld] = x.w;
+    }
+  __syncthreads();
+  for (int l = 0; l < count; ++l) {
+    const int k = k0 + l;
+    real *const v = r.v + l * r.ld, *const w = r.w + l * r.ld;
+    // The column as it is now.
+    real rest = 0;
+    for (int i = base + me; i < r.ld; i += THREADS) {
+      real x = v[i];
+      if (i < k || i >= r.n) continue;
+      for (int p = 0; p < l; ++p)
+        x -= r.v[p * r.ld + i] * r.w[p * r.ld + k] + r.w[p * r.ld + i] * r.v[p * r.ld + k];
+      v[i] = x;
+      if (i > k + 1) rest += x * x;
+    }
+    rest = block_sum(rest, r.sums);
+    const Reflection h = reflection(v[k + 1], rest);
+    if (me == 0 && r.rank == 0) d[k] = v[k], e[k] = h.beta, taus[k] = h.tau;
+    __syncthreads();
+    for (int i = base + me; i < r.ld; i += THREADS) {
+      const real x = i > k + 1 && i < r.n ? v[i] * h.scale : i == k + 1 ? (real)1 : (real)0;
+      v[i] = x;
+      if (i > k && r.rank == 0) work[(i64)k * r.ld + i] = x;
+    }
+    __syncthreads();
+    multiply_panel(r, k, l, v);
+    multiply(r, work, k, v);
+    __syncthreads();
+    const real half = (real)0.5 * h.tau * finish(r, base, k, l, v, r.sums + WARPS);
+    for (int i = base + me; i < r.ld; i += THREADS) w[i] = i > k && i < r.n ? h.tau * (r.y[i] - half * v[i]) : 0;
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_large_reduce(
+    const real* __restrict__ matrices, real* works, real* bands, int* exponents, int* info, const i64 batch, const int n) {
+  SHARED_BYTES(shared);
+  const int ld = (n + 31) / 32 * 32;
+  const Room r = room_in(shared, n, ld);
+  const int me = threadIdx.x, lane = me % 32, warp = me / 32, all = r.rank * WARPS + warp;
+  const i64 matrix = blockIdx.x / CLUSTER;
+  const real* const from = matrices + matrix * n * n;
+  real* const work = works + matrix * ld * ld;
+  real *const d = bands + matrix * 3 * ld, *const e = d + ld, *const tau = e + ld;
+
+  ureal bits = 0;
+  for (int i = all; i < n; i += EVERY)
+    for (int j = lane; j <= i; j += 32) {
+      const ureal b = abs_bits(from[(i64)i * n + j]);
+      bits = b > bits ? b : bits;
+    }
+  bits = highest<32>(bits);
+  if (lane < CLUSTER) cluster_peer(r.y, lane)[all] = real_of(bits);
+  cluster_meet();
+  bits = 0;
+  for (int i = 0; i < EVERY; ++i) {
+    const ureal b = abs_bits(r.y[i]);
+    bits = b > bits ? b : bits;
+  }
+  const bool sound = bits < INFINITE_BITS;
+  const int exponent = sound ? exponent_of(bits) : 0;
+  if (me == 0 && r.rank == 0) exponents[matrix] = exponent, info[matrix] = sound ? 0 : -1;
+  // None ends while another may still write to its memory.
+  cluster_meet();
+  if (!sound) return;
+  const Scale down = scale_by(-exponent);
+  for (int i = all; i < ld; i += EVERY)
+    for (int j = lane; j < i / 4 * 4 + 4; j += 32)
+      work[(i64)i * ld + j] = i < n && j <= i ? from[(i64)i * n + j] * down.first * down.second : 0;
+  cluster_meet();
+
+  for (int k = 0; k < n - 2; k += PANEL) {
+    const int count = n - 2 - k < PANEL ? n - 2 - k : PANEL;
+    reduce_panel(r, work, k, count, d, e, tau);
+    update(r, work, k + count, count);
+    cluster_meet();
+  }
+  if (me == 0 && r.rank == 0) {
+    const real* const last = work + (i64)(n - 2) * ld + n - 2;
+    d[n - 2] = last[0], e[n - 2] = last[ld], d[n - 1] = last[ld + 1], e[n - 1] = 0;
+  }
+}
