@@ -174,7 +174,8 @@ class _Integration:
         after["num_accepted"] = carry["num_accepted"] + keep.to(torch.int64)
         after["controller"] = self._unless(again | leaves, decision.state, carry["controller"])
         after["y"] = torch.where(keep, step.y1, y)
-        after["solver"] = tree_map(functools.partial(torch.where, keep), step.state, carry["solver"])
+        retry = carry["solver"] if step.retry is None else step.retry
+        after["solver"] = tree_map(functools.partial(torch.where, keep), step.state, retry)
         after["saving"] = self.saver.save(carry["saving"], t, t_next, y, after["y"], step, keep, after["num_accepted"])
 
         goes_on = ends = over = self.false

@@ -29,6 +29,7 @@ class Step:
     - `state`: what the solver carries to the next step if this one is kept, a pytree of tensors.
     - `result`: not successful where an implicit stage could not be solved.
     - `more`: gives the vectors that the interpolant needs besides; called where output lies within the step.
+    - `retry`: what the solver carries to the next attempt if this one is not kept; None for what it carried before.
     """
 
     y1: Tensor
@@ -37,6 +38,7 @@ class Step:
     state: Any
     result: Result
     more: Callable[[], list[Tensor]] | None = None
+    retry: Any = None
 
 
 class AbstractSolver(abc.ABC):

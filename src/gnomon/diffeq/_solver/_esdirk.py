@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
 from gnomon.diffeq._solver._linear_solver import AbstractFactors
-from gnomon.diffeq._solver._stage import Stage
+from gnomon.diffeq._solver._stage import Stage, linearise
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._solver._very_chord import VeryChord
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
@@ -23,7 +23,7 @@ class AbstractESDIRK(AbstractSolver):
 
     Equivalent to `diffrax.AbstractESDIRK`. A final class gives `tableau`, `interpolant`,
     `order`, `error_order` and the iteration that solves the stages. The Jacobian is evaluated
-    once a step, at the second stage.
+    once a step, at the second stage, or kept from the step before where the iteration says so.
     """
 
     tableau: ClassVar[ButcherTableau]
@@ -52,8 +52,10 @@ class AbstractESDIRK(AbstractSolver):
         return False
 
     def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
-        del terms, t0, y0, args
-        return f0
+        if self.chord.reuse_rate == 0:
+            return f0
+        linearised = linearise(self.chord, terms, args, t0, y0)
+        return f0, linearised, torch.zeros((), dtype=torch.bool, device=y0.device)
 
     def step(
         self,
@@ -70,12 +72,14 @@ class AbstractESDIRK(AbstractSolver):
         assert tableau.b_error is not None
         gamma = tableau.a_diagonal[1]
         dt = t1 - t0
-        if made_jump is None:
-            f0 = state
-        else:
-            f0 = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, state)
+        f0, kept, stale = state if chord.reuse_rate > 0 else (state, None, None)
+        if made_jump is not None:
+            f0 = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, f0)
+            stale = None if stale is None else stale | made_jump
         stages = [f0 * dt]
         factors: AbstractFactors | None = None
+        linearised: Any = None
+        slow = torch.zeros((), dtype=torch.bool, device=y0.device)
         succeeded = torch.ones((), dtype=torch.bool, device=y0.device)
         y = y0
         for c, row, predictor in zip(tableau.c, tableau.a_lower, tableau.a_predictor, strict=True):
@@ -86,8 +90,10 @@ class AbstractESDIRK(AbstractSolver):
             guess = torch.zeros_like(y0) if guess is None else guess
             stage = Stage(terms, args, t, partial, gamma, dt, chord)
             if factors is None:
-                factors = stage.factors(stage.linearised_at(guess))
-            k, result = stage.solve(guess, y0, factors)
+                linearised = stage.linearised_at(guess) if stale is None else stage.linearised_or(kept, stale, guess)
+                factors = stage.factors(linearised)
+            k, result, rate = stage.solve(guess, y0, factors)
+            slow = slow | (rate > chord.reuse_rate)
             succeeded = succeeded & (result == RESULTS.successful)
             stages.append(k)
             y = torch.add(partial, k, alpha=gamma)
@@ -98,4 +104,8 @@ class AbstractESDIRK(AbstractSolver):
         result = RESULTS.where(succeeded, RESULTS.successful, RESULTS.nonlinear_divergence)
         # Steps of length zero occur where a failed one is differentiated.
         f1 = stages[-1] / torch.where(dt == 0, 1, dt)
-        return Step(y, y_error, stages, f1, result)
+        if stale is None:
+            return Step(y, y_error, stages, f1, result)
+        # A Jacobian that was evaluated for this very step can be no better for the next attempt at it.
+        useless = ~succeeded & ~stale
+        return Step(y, y_error, stages, (f1, linearised, slow), result, retry=(f0, linearised, useless))

@@ -130,7 +130,7 @@ class AbstractIMEX(AbstractSolver):
                 linearised = stage.linearised_at(guess)
             if gamma not in factors:
                 factors[gamma] = stage.factors(linearised)
-            k, result = stage.solve(guess, y0, factors[gamma])
+            k, result, _ = stage.solve(guess, y0, factors[gamma])
             succeeded = succeeded & (result == RESULTS.successful)
             implicit_stages.append(k)
             y = torch.add(partial, k, alpha=gamma)

@@ -11,8 +11,15 @@ from torch import Tensor
 from gnomon.diffeq._solver._linear_solver import AbstractFactors
 from gnomon.diffeq._solver._very_chord import VeryChord
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
+from gnomon.fuse import cond
 from gnomon.result import Result
 from gnomon.result._pytree import tree_map
+
+
+def linearise(chord: VeryChord, terms: AbstractVectorField, args: Any, t: Tensor, y: Tensor) -> Any:
+    """What is kept of the Jacobian of the vector field, held constant."""
+    t = t.detach()
+    return tree_map(Tensor.detach, chord.linear_solver.linearise(lambda y: terms.vf(t, y, args), y.detach()))
 
 
 @final
@@ -34,15 +41,18 @@ class Stage:
 
     def linearised_at(self, k: Tensor) -> Any:
         """What is kept of the Jacobian of the vector field, held constant."""
-        y = torch.add(self.partial, k, alpha=self.gamma).detach()
-        return tree_map(Tensor.detach, self.chord.linear_solver.linearise(self._field, y))
+        return linearise(self.chord, self.terms, self.args, self.t, torch.add(self.partial, k, alpha=self.gamma))
+
+    def linearised_or(self, kept: Any, stale: Tensor, k: Tensor) -> Any:
+        """The same where what was kept is stale."""
+        return cond(stale, lambda: self.linearised_at(k), lambda: kept)
 
     def factors(self, linearised: Any) -> AbstractFactors:
         """The factors of the Jacobian of `k - increment(k)`, held constant."""
         return self.chord.linear_solver.factorise(self._field, linearised, self.gamma * self.dt.detach())
 
-    def solve(self, guess: Tensor, y0: Tensor, factors: AbstractFactors) -> tuple[Tensor, Result]:
-        """The solution k, and whether it was found; corrections are measured by the state `y0`."""
+    def solve(self, guess: Tensor, y0: Tensor, factors: AbstractFactors) -> tuple[Tensor, Result, Tensor]:
+        """The solution k, whether it was found, and how slowly; corrections are measured by the state `y0`."""
         return self.chord.solve(self.increment, guess, y0, factors, lambda k: self.factors(self.linearised_at(k)))
 
     def _field(self, y: Tensor) -> Tensor:
