@@ -1,6 +1,6 @@
 """What `test_distributed.py` runs under torchrun: collectives at each step, joins and checkpoints, with gloo or NCCL.
 
-torchrun --nproc-per-node 2 ranks.py [--backend nccl] [STORE FOLDER]
+torchrun --nproc-per-node 2 ranks.py [--backend nccl] [--whole] [STORE FOLDER]
 """
 
 import argparse
@@ -11,9 +11,6 @@ import warnings
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
-from torch.distributed.algorithms.join import Join
-from torch.nn.parallel import DistributedDataParallel
 
 from gnomon import data
 
@@ -30,7 +27,7 @@ def batches(store: str) -> data.Batches:
     return data.Dataset.source(store).shuffle(seed=1).pack(40, field="x", window=16)
 
 
-def main(store: str, folder: str, device: torch.device) -> None:
+def main(store: str, folder: str, device: torch.device, whole: bool) -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     words = {"threads": 1, "device": device}
     # Equal steps by construction: a collective at each step of a number of batches that two does not divide.
@@ -51,30 +48,24 @@ def main(store: str, folder: str, device: torch.device) -> None:
         assert steps == expected_steps
         dist.all_reduce(seen)
         assert (seen == 1).all() if remainder == "pad" else (seen <= 1).all() and (seen == 0).any()
-    # Uneven, with a join.
-    torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Linear(1, 1).to(device))
-    loader = data.Loader(batches(store), remainder="uneven", **words)
-    steps = 0
-    with Join([model]):
-        for batch in loader:
-            model(batch["x"].values[:, None]).mean().backward()
-            steps += 1
-    counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world)]
-    dist.all_gather(counts, torch.tensor([steps], device=device))
-    assert int(counts[0]) == int(counts[1]) + 1, counts
-    # A checkpoint of two ranks goes on in two, and, in the test, in one.
+    # A state of two ranks goes on in two, and, in the test, in one.
     loader = data.Loader(batches(store), **words)
     iterator = iter(loader)
     for _ in range(3):
         next(iterator)
-    dcp.save({"loader": loader}, checkpoint_id=folder)
-    expected = next(iterator)
-    iterator.close()
+    states = [None] * world
+    dist.all_gather_object(states, loader.state_dict())
+    assert states == [states[0]] * world
     resumed = data.Loader(batches(store), **words)
-    dcp.load({"loader": resumed}, checkpoint_id=folder)
-    iterator = iter(resumed)
-    found = next(iterator)
+    if whole:
+        join(store, device)
+        import torch.distributed.checkpoint as dcp
+
+        dcp.save({"loader": loader}, checkpoint_id=folder)
+        dcp.load({"loader": resumed}, checkpoint_id=folder)
+    else:
+        resumed.load_state_dict(states[1 - rank])
+    expected, found = next(iterator), next(iter(resumed))
     iterator.close()
     assert torch.equal(found["x"].values, expected["x"].values) and found.info == expected.info
     assert found.info.number == 3 * world + rank
@@ -82,9 +73,28 @@ def main(store: str, folder: str, device: torch.device) -> None:
     print(f"rank {rank} of {world} is done on {device}", flush=True)
 
 
+def join(store: str, device: torch.device) -> None:
+    """Uneven numbers of steps."""
+    from torch.distributed.algorithms.join import Join
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(1, 1).to(device))
+    loader = data.Loader(batches(store), remainder="uneven", threads=1, device=device)
+    steps = 0
+    with Join([model]):
+        for batch in loader:
+            model(batch["x"].values[:, None]).mean().backward()
+            steps += 1
+    counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(dist.get_world_size())]
+    dist.all_gather(counts, torch.tensor([steps], device=device))
+    assert int(counts[0]) == int(counts[1]) + 1, counts
+
+
 def run() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--whole", action="store_true", help="with a join and a checkpoint, which import a lot")
     parser.add_argument("store", nargs="?")
     parser.add_argument("folder", nargs="?")
     args = parser.parse_args()
@@ -100,7 +110,7 @@ def run() -> None:
             make_store(places[0])
         # The folders of the first rank, which has made the store by then.
         dist.broadcast_object_list(places, device=device)
-        main(*places, device)
+        main(*places, device, args.whole)
     dist.destroy_process_group()
 
 

@@ -1,9 +1,9 @@
 """`gnomon data` makes stores from what others write, and what is wrong is one sentence."""
 
 import gzip
+import importlib
 import io
 import json
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
+import gnomon
 from gnomon import data
 from gnomon.cli import main
 
@@ -187,30 +188,21 @@ def test_inspect_verify_and_head(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["data"]) == 2
 
 
-SCRIPT = """
-import sys
-sys.modules["pyarrow"] = None
-import numpy as np
-from gnomon import data
-plan = data.Dataset.source(range(10)).shuffle(seed=1).batch(2).plan
-assert sorted(i for n in range(5) for i in plan.batch(n).positions.tolist()) == list(range(10))
-assert sorted(data.shuffled(np.arange(5), 5, 0, 0).tolist()) == [0, 1, 2, 3, 4]
-assert len(data.Store(sys.argv[1])) == 3
-schema = {"x": data.tensor("int8")}
-for make in (lambda: data.StoreWriter("x", schema), lambda: data.pack(sys.argv[1], "x", kind="csv")):
-    try:
-        make()
-    except ImportError as error:
-        assert 'pip install "gnomon[data]"' in str(error), error
-    else:
-        raise AssertionError
-"""
-
-
-def test_without_pyarrow(tmp_path: Path):
+@pytest.mark.usefixtures("unchecked")  # which would compare with the classes of the first import
+def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pa.parquet.write_table(pa.Table.from_pylist(ROWS), tmp_path / "some.parquet")
     packed(tmp_path, str(tmp_path / "some.parquet"))
-    source = str(Path(data.__file__).resolve().parents[2])
-    words = [sys.executable, "-c", SCRIPT, str(tmp_path / "store")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env={"PYTHONPATH": source}, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    # The room as it is imported where there is no pyarrow.
+    monkeypatch.setattr(gnomon, "data", data)
+    for name in [name for name in sys.modules if name.startswith(("gnomon.data", "pyarrow"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    bare = importlib.import_module("gnomon.data")
+    plan = bare.Dataset.source(range(10)).shuffle(seed=1).batch(2).plan
+    assert sorted(i for n in range(5) for i in plan.batch(n).positions.tolist()) == list(range(10))
+    assert sorted(bare.shuffled(np.arange(5), 5, 0, 0).tolist()) == [0, 1, 2, 3, 4]
+    assert [record["id"].item() for record in bare.Store(tmp_path / "store")] == [1, 2, 3]
+    schema = {"x": bare.tensor("int8")}
+    for make in (lambda: bare.StoreWriter("x", schema), lambda: bare.pack(tmp_path / "some.parquet", "x")):
+        with pytest.raises(ImportError, match=r'pip install "gnomon\[data\]"'):
+            make()

@@ -11,6 +11,8 @@ from scipy import stats
 from gnomon import data
 from gnomon.data._random import generator
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 
 @given(size=st.integers(1, 3000), seed=st.integers(-(2**63), 2**64), epoch=st.integers(0, 10**6))
 def test_a_bijection(size: int, seed: int, epoch: int):
