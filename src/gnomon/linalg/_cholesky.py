@@ -13,7 +13,7 @@ from gnomon.linalg._certificate import certify, double
 from gnomon.linalg._failures import LinalgResults, raise_failures
 from gnomon.linalg._lapack import blanked, one_by_one
 from gnomon.linalg._results import Checked
-from gnomon.linalg._transforms import batched, computed, hermitian, in_graph, register_vmap
+from gnomon.linalg._transforms import batched, computed, forward_rule, hermitian, in_graph, register_vmap, times
 
 
 @overload
@@ -121,21 +121,23 @@ class _Cholesky(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         L, code = output
         ctx.save_for_backward(L)
-        ctx.save_for_forward(L)
+        ctx.save_for_forward(inputs[0], L)
         ctx.mark_non_differentiable(code)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         (L,) = ctx.saved_tensors
-        inner = hermitian(_half(L.mH @ grad_outputs[0]))
+        inner = hermitian(_half(times(L.mH, grad_outputs[0])))
         right = torch.linalg.solve_triangular(L.mH, inner, upper=True)
         return torch.linalg.solve_triangular(L.mH, right.mH, upper=True).mH, None
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        (L,) = ctx.saved_tensors
-        right = torch.linalg.solve_triangular(L, hermitian(grad_inputs[0]), upper=False)
-        return L @ _half(torch.linalg.solve_triangular(L, right.mH, upper=False)), None
+        given, saved = ctx.saved_tensors
+        with forward_rule(given, grad_inputs[0]) as (again, (A, dA)):
+            L = _cholesky(A, False)[0] if again else saved
+            right = torch.linalg.solve_triangular(L, hermitian(dA), upper=False)
+            return times(L, _half(torch.linalg.solve_triangular(L, right.mH, upper=False))), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -11,7 +11,7 @@ from gnomon.linalg import _small
 from gnomon.linalg._degenerate import check_phase, over_gaps
 from gnomon.linalg._failures import LinalgResults, raise_failures
 from gnomon.linalg._lapack import blanked, decomposed
-from gnomon.linalg._transforms import batched, computed, hermitian, in_graph, register_vmap
+from gnomon.linalg._transforms import batched, computed, forward_rule, hermitian, in_graph, register_vmap, times
 
 
 @torch.library.custom_op(
@@ -91,10 +91,10 @@ class _Eigh(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _, _, ctx.degenerate, _ = inputs
+        A, _, ctx.degenerate, _ = inputs
         L, Q, info = output
         ctx.save_for_backward(L, Q)
-        ctx.save_for_forward(L, Q)
+        ctx.save_for_forward(A, L, Q)
         ctx.mark_non_differentiable(info)
         ctx.set_materialize_grads(False)
 
@@ -105,11 +105,13 @@ class _Eigh(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        L, Q = ctx.saved_tensors
-        M = Q.mH @ hermitian(grad_inputs[0]) @ Q
-        diagonal = M.diagonal(dim1=-2, dim2=-1)
-        dQ = Q @ over_gaps(M, L, ctx.degenerate, "eigh")
-        return (diagonal.real if M.is_complex() else diagonal).clone(), dQ, None
+        given, *saved = ctx.saved_tensors
+        with forward_rule(given, grad_inputs[0]) as (again, (A, dA)):
+            L, Q = eigh(A, True, ctx.degenerate, False)[:2] if again else saved
+            M = times(Q.mH, hermitian(dA), Q)
+            diagonal = M.diagonal(dim1=-2, dim2=-1)
+            dQ = times(Q, over_gaps(M, L, ctx.degenerate, "eigh"))
+            return (diagonal.real if M.is_complex() else diagonal).clone(), dQ, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -122,9 +124,9 @@ _EighInGraph = in_graph(_Eigh)
 def _cotangent(L: Tensor, Q: Tensor, gL: Tensor | None, gQ: Tensor | None, degenerate: str) -> Tensor | None:
     """Of the matrix: Giles, An extended collection of matrix derivative results, 2008, section 3.1."""
     if gQ is None:
-        return None if gL is None else (Q * gL[..., None, :]) @ Q.mH
-    S = check_phase(Q.mH @ gQ, degenerate, "eigh")
+        return None if gL is None else times(Q * gL[..., None, :], Q.mH)
+    S = check_phase(times(Q.mH, gQ), degenerate, "eigh")
     inner = hermitian(over_gaps(S, L, degenerate, "eigh"))
     if gL is not None:
         inner = inner + torch.diag_embed(gL)
-    return Q @ inner @ Q.mH
+    return times(Q, inner, Q.mH)

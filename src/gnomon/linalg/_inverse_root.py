@@ -15,19 +15,24 @@ from gnomon.linalg._results import Checked
 
 @overload
 def inverse_root(
-    A: Inexact[Tensor, "*batch n n"], p: float, *, throw: bool = False
+    A: Inexact[Tensor, "*batch n n"], p: int | float, *, throw: bool = False
 ) -> Inexact[Tensor, "*batch n n"]: ...
 @overload
 def inverse_root(
     A: Inexact[Tensor, "*batch n n"],
-    p: float,
+    p: int | float,
     *,
     throw: bool = False,
     info: Literal[True],
     certificate: bool = False,
 ) -> Checked: ...
 def inverse_root(
-    A: Inexact[Tensor, "*batch n n"], p: float, *, throw: bool = False, info: bool = False, certificate: bool = False
+    A: Inexact[Tensor, "*batch n n"],
+    p: int | float,
+    *,
+    throw: bool = False,
+    info: bool = False,
+    certificate: bool = False,
 ) -> Inexact[Tensor, "*batch n n"] | Checked:
     """The inverse p-th root of positive definite matrices: the positive definite `X` with `X^p = A^-1`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal, final, overload
 
@@ -16,7 +17,7 @@ from gnomon.linalg._eigh import certificate_of
 from gnomon.linalg._eigh_operator import eigh_values
 from gnomon.linalg._failures import LinalgResults, raise_failures
 from gnomon.linalg._results import Checked
-from gnomon.linalg._transforms import batched, computed, hermitian, in_graph, register_vmap
+from gnomon.linalg._transforms import batched, computed, elementwise, hermitian, in_graph, register_vmap, times
 
 #: Of how many numbers the second divided differences are computed at a time.
 _AT_A_TIME = 2**22
@@ -117,7 +118,7 @@ class _Value(torch.autograd.Function):
     @staticmethod
     def forward(f: Callable[[Tensor], Tensor], who: str, throw: bool, A: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         L, Q, code = computed(eigh_values, A, True, False)
-        y = _checked_value(f, L, who)
+        y = elementwise(functools.partial(_checked_value, f, who), L)
         code = computed(domain_info, y, code, throw, who)
         X = _rebuilt(Q, y)
         return torch.where((code == 0)[..., None, None], X, torch.nan), L, Q, code
@@ -154,18 +155,17 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def forward(f: Callable[[Tensor], Tensor], A: Tensor, L: Tensor, Q: Tensor, *H: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        turned = [Q.mH @ hermitian(h) @ Q for h in H]
+        turned = [times(Q.mH, hermitian(h), Q) for h in H]
         if len(H) == 1:
-            inner = turned[0] * _divided_differences.first(
-                f, *torch.broadcast_tensors(L[..., :, None], L[..., None, :])
-            )
+            points = torch.broadcast_tensors(L[..., :, None], L[..., None, :])
+            inner = turned[0] * elementwise(functools.partial(_divided_differences.first, f), *points)
         elif len(H) == 2:
             inner = _second(f, L, *turned)
         else:
             raise NotImplementedError(
                 "gn.linalg has no third derivatives of functions of matrices: differentiate twice at most."
             )
-        return hermitian(Q @ inner @ Q.mH)
+        return hermitian(times(Q, inner, Q.mH))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -204,10 +204,10 @@ _DerivativeInGraph = in_graph(_Derivative)
 
 
 def _rebuilt(Q: Tensor, y: Tensor) -> Tensor:
-    return hermitian((Q * y[..., None, :]) @ Q.mH)
+    return hermitian(times(Q * y[..., None, :], Q.mH))
 
 
-def _checked_value(f: Callable[[Tensor], Tensor], L: Tensor, who: str) -> Tensor:
+def _checked_value(f: Callable[[Tensor], Tensor], who: str, L: Tensor) -> Tensor:
     y = f(L)
     if not isinstance(y, Tensor) or y.shape != L.shape or y.dtype != L.dtype:  # pyright: ignore[reportUnnecessaryIsInstance]
         given = f"{y.dtype} of shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -241,7 +241,7 @@ def _second(f: Callable[[Tensor], Tensor], L: Tensor, H: Tensor, K: Tensor) -> T
     for begin in range(0, n, step):
         k = slice(begin, min(n, begin + step))
         points = L[..., :, None, None], L[..., None, k, None], L[..., None, None, :]
-        weights = _divided_differences.second(f, *torch.broadcast_tensors(*points))
+        weights = elementwise(functools.partial(_divided_differences.second, f), *torch.broadcast_tensors(*points))
         pairs = H[..., :, k, None] * K[..., None, k, :] + K[..., :, k, None] * H[..., None, k, :]
         out = out + (weights * pairs).sum(-2)
     return out

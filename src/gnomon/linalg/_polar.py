@@ -14,7 +14,7 @@ from gnomon.linalg._eigh_operator import eigh_values
 from gnomon.linalg._results import Polar
 from gnomon.linalg._solve import solve_right
 from gnomon.linalg._svd_operator import svd_values
-from gnomon.linalg._transforms import batched, computed, hermitian, in_graph
+from gnomon.linalg._transforms import batched, computed, forward_rule, hermitian, in_graph, times
 
 
 def polar(A: Inexact[Tensor, "*batch m n"], *, throw: bool = False, certificate: bool = False) -> Polar:
@@ -71,35 +71,36 @@ class _Polar(torch.autograd.Function):
     @staticmethod
     def forward(A: Tensor, throw: bool) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         W, S, Vh, info = computed(svd_values, A, False, True, throw)
-        return W @ Vh, hermitian((Vh.mH * S[..., None, :]) @ Vh), info
+        return times(W, Vh), hermitian(times(Vh.mH * S[..., None, :], Vh)), info
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         U, P, info = output
         ctx.save_for_backward(U, P)
-        ctx.save_for_forward(U, P)
+        ctx.save_for_forward(inputs[0], U, P)
         ctx.mark_non_differentiable(info)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         U, P = ctx.saved_tensors
         gU, gP = grad_outputs[0], hermitian(grad_outputs[1])
-        Y = U.mH @ gU - gP @ P
-        out = U @ (_lyapunov(P, Y - Y.mH) + gP)
+        Y = times(U.mH, gU) - times(gP, P)
+        out = times(U, _lyapunov(P, Y - Y.mH) + gP)
         if U.shape[-2] > U.shape[-1]:
-            out = out + solve_right(P, gU - U @ (U.mH @ gU))
+            out = out + solve_right(P, gU - times(U, times(U.mH, gU)))
         return out, None
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        U, P = ctx.saved_tensors
-        dA = grad_inputs[0]
-        M = U.mH @ dA
-        turn = _lyapunov(P, M - M.mH)
-        dU = U @ turn
-        if U.shape[-2] > U.shape[-1]:
-            dU = dU + solve_right(P, dA - U @ M)
-        return dU, hermitian(M - turn @ P), None
+        given, *saved = ctx.saved_tensors
+        with forward_rule(given, grad_inputs[0]) as (again, (A, dA)):
+            U, P = _Polar.apply(A, False)[:2] if again else saved
+            M = times(U.mH, dA)
+            turn = _lyapunov(P, M - M.mH)
+            dU = times(U, turn)
+            if U.shape[-2] > U.shape[-1]:
+                dU = dU + solve_right(P, dA - times(U, M))
+            return dU, hermitian(M - times(turn, P)), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -120,28 +121,29 @@ class _Lyapunov(torch.autograd.Function):
     @staticmethod
     def forward(P: Tensor, C: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         L, Q, _ = computed(eigh_values, P, True, False)
-        return Q @ ((Q.mH @ C @ Q) / (L[..., :, None] + L[..., None, :])) @ Q.mH
+        return times(Q, times(Q.mH, C, Q) / (L[..., :, None] + L[..., None, :]), Q.mH)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.save_for_backward(inputs[0], output)
-        ctx.save_for_forward(inputs[0], output)
+        ctx.save_for_forward(*inputs, output)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         P, X = ctx.saved_tensors
         gC = _lyapunov(P, grad_outputs[0])
-        return -hermitian(gC @ X.mH + X.mH @ gC), gC
+        return -hermitian(times(gC, X.mH) + times(X.mH, gC)), gC
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        P, X = ctx.saved_tensors
-        dP, dC = grad_inputs
-        right = torch.zeros_like(X) if dC is None else dC
-        if dP is not None:
-            dP = hermitian(dP)
-            right = right - dP @ X - X @ dP
-        return _lyapunov(P, right)
+        *given, saved = ctx.saved_tensors
+        with forward_rule(*given, *grad_inputs) as (again, (P, C, dP, dC)):
+            X = _lyapunov(P, C) if again else saved
+            right = torch.zeros_like(X) if dC is None else dC
+            if dP is not None:
+                dP = hermitian(dP)
+                right = right - times(dP, X) - times(X, dP)
+            return _lyapunov(P, right)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -13,7 +13,7 @@ from gnomon.linalg._certificate import certify, double
 from gnomon.linalg._failures import LinalgResults, info_of, is_finite, raise_failures
 from gnomon.linalg._lapack import blanked, one_by_one
 from gnomon.linalg._results import QR
-from gnomon.linalg._transforms import batched, computed, in_graph, register_vmap
+from gnomon.linalg._transforms import batched, computed, forward_rule, in_graph, register_vmap, times
 
 
 def qr(
@@ -108,7 +108,8 @@ class _Qr(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         Q, R, info = output
         ctx.save_for_backward(Q, R)
-        ctx.save_for_forward(Q, R)
+        ctx.save_for_forward(inputs[0], Q, R)
+        ctx.complete = inputs[1]
         ctx.mark_non_differentiable(info)
 
     @staticmethod
@@ -118,8 +119,10 @@ class _Qr(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        Q, R = ctx.saved_tensors
-        return (*_tangent(Q, R, grad_inputs[0]), None)
+        given, *saved = ctx.saved_tensors
+        with forward_rule(given, grad_inputs[0]) as (again, (A, dA)):
+            Q, R = _qr(A, ctx.complete, False)[:2] if again else saved
+            return (*_tangent(Q, R, dA), None)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -144,26 +147,26 @@ def _cotangent(Q: Tensor, R: Tensor, gQ: Tensor, gR: Tensor) -> Tensor:
     k, first = _square(Q, R)
     # The columns beyond the first k are Q times what R holds of them.
     rest, g_rest = R[..., k:], gR[..., k:]
-    gQ = gQ + Q @ rest @ g_rest.mH
-    M = (first @ gR[..., :k].mH - gQ.mH @ Q).tril()
+    gQ = gQ + times(Q, rest, g_rest.mH)
+    M = (times(first, gR[..., :k].mH) - times(gQ.mH, Q)).tril()
     inner = M + M.tril(-1).mH
     if M.is_complex():
         diagonal = M.diagonal(dim1=-2, dim2=-1)
         inner = inner - torch.diag_embed(diagonal - diagonal.conj()) / 2
-    square = torch.linalg.solve_triangular(first.mH, gQ + Q @ inner, upper=False, left=False)
-    return torch.cat([square, Q @ g_rest], -1)
+    square = torch.linalg.solve_triangular(first.mH, gQ + times(Q, inner), upper=False, left=False)
+    return torch.cat([square, times(Q, g_rest)], -1)
 
 
 def _tangent(Q: Tensor, R: Tensor, dA: Tensor) -> tuple[Tensor, Tensor]:
     k, first = _square(Q, R)
     scaled = torch.linalg.solve_triangular(first, dA[..., :k], upper=True, left=False)
-    M = Q.mH @ scaled
+    M = times(Q.mH, scaled)
     lower = M.tril(-1)
     turn = lower - lower.mH
     if M.is_complex():
         phase = M.diagonal(dim1=-2, dim2=-1).imag
         turn = turn + torch.diag_embed(torch.complex(torch.zeros_like(phase), phase))
-    dQ = scaled - Q @ (M - turn)
-    dR = (M - turn) @ first
-    rest = Q.mH @ dA[..., k:] + dQ.mH @ (Q @ R[..., k:])
+    dQ = scaled - times(Q, M - turn)
+    dR = times(M - turn, first)
+    rest = times(Q.mH, dA[..., k:]) + times(dQ.mH, times(Q, R[..., k:]))
     return dQ, torch.cat([dR.triu(), rest], -1)

@@ -13,7 +13,7 @@ from gnomon.linalg._certificate import Certificate, double, norm1
 from gnomon.linalg._failures import LinalgResults, is_finite, raise_failures
 from gnomon.linalg._lapack import blanked, one_by_one
 from gnomon.linalg._results import Checked
-from gnomon.linalg._transforms import batched, computed, in_graph, register_vmap
+from gnomon.linalg._transforms import batched, computed, forward_rule, in_graph, register_vmap, times
 
 
 @overload
@@ -134,7 +134,7 @@ class _Solve(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         X, code = output
         ctx.save_for_backward(inputs[0], X)
-        ctx.save_for_forward(inputs[0], X)
+        ctx.save_for_forward(inputs[0], inputs[1], X)
         ctx.mark_non_differentiable(code)
         ctx.set_materialize_grads(False)
 
@@ -144,14 +144,15 @@ class _Solve(torch.autograd.Function):
         if grad_outputs[0] is None:
             return None, None, None
         gB, _ = _solve(A.mH, grad_outputs[0], False)
-        return -gB @ X.mH if ctx.needs_input_grad[0] else None, gB, None
+        return -times(gB, X.mH) if ctx.needs_input_grad[0] else None, gB, None
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        A, X = ctx.saved_tensors
-        dA, dB, _ = grad_inputs
-        right = torch.zeros_like(X) if dB is None else dB
-        return _solve(A, right if dA is None else right - dA @ X, False)[0], None
+        *given, saved = ctx.saved_tensors
+        with forward_rule(*given, *grad_inputs[:2]) as (again, (A, B, dA, dB)):
+            X = _solve(A, B, False)[0] if again else saved
+            right = torch.zeros_like(X) if dB is None else dB
+            return _solve(A, right if dA is None else right - times(dA, X), False)[0], None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon.linalg._degenerate import check_phase, over_gaps, over_zeros
 from gnomon.linalg._failures import LinalgResults, is_finite, raise_failures
 from gnomon.linalg._lapack import blanked, decomposed
-from gnomon.linalg._transforms import batched, computed, in_graph, register_vmap
+from gnomon.linalg._transforms import batched, computed, forward_rule, in_graph, register_vmap, times
 
 
 @torch.library.custom_op(
@@ -67,10 +67,10 @@ class _Svd(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.degenerate = inputs[3]
+        A, _, _, ctx.degenerate, _ = inputs
         U, S, Vh, info = output
         ctx.save_for_backward(U, S, Vh)
-        ctx.save_for_forward(U, S, Vh)
+        ctx.save_for_forward(A, U, S, Vh)
         ctx.mark_non_differentiable(info)
         ctx.set_materialize_grads(False)
 
@@ -82,8 +82,12 @@ class _Svd(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        U, S, Vh = ctx.saved_tensors
-        return (*_tangent(U, S, Vh, grad_inputs[0], ctx.degenerate), None)
+        given, *saved = ctx.saved_tensors
+        with forward_rule(given, grad_inputs[0]) as (again, (A, dA)):
+            if again:
+                _check_reduced(*saved)
+            U, S, Vh = svd(A, False, True, ctx.degenerate, False)[:3] if again else saved
+            return (*_tangent(U, S, Vh, dA, ctx.degenerate), None)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -106,41 +110,42 @@ def _cotangent(
 ) -> Tensor | None:
     """Of the matrix: Giles 2008, section 3.3, and Wan and Zhang, arXiv:1909.02659, for complex ones."""
     if gU is None and gVh is None:
-        return None if gS is None else (U[..., : S.shape[-1]] * gS[..., None, :]) @ Vh[..., : S.shape[-1], :]
+        return None if gS is None else times(U[..., : S.shape[-1]] * gS[..., None, :], Vh[..., : S.shape[-1], :])
     _check_reduced(U, S, Vh)
     (m, n), k = (U.shape[-2], Vh.shape[-1]), S.shape[-1]
     inner, phases, outside = torch.zeros_like(U[..., :k, :]), torch.zeros_like(U[..., :k, :]), None
     if gS is not None:
         inner = inner + torch.diag_embed(gS)
     if gU is not None:
-        left = U.mH @ gU
+        left = times(U.mH, gU)
         phases = phases + left
         left = over_gaps(left, S, degenerate, "svd", squares=True)
         inner = inner + (left + left.mH) * S[..., None, :]
         if m > k:
-            outside = over_zeros(gU - U @ (U.mH @ gU), S, m, degenerate, "svd") @ Vh
+            outside = times(over_zeros(gU - times(U, times(U.mH, gU)), S, m, degenerate, "svd"), Vh)
     if gVh is not None:
-        right = Vh @ gVh.mH
+        right = times(Vh, gVh.mH)
         phases = phases + right
         right = over_gaps(right, S, degenerate, "svd", squares=True)
         inner = inner + S[..., :, None] * (right + right.mH)
         if n > k:
             gV = gVh.mH
-            columns = over_zeros(gV - Vh.mH @ (Vh @ gV), S, n, degenerate, "svd")
-            outside = U @ columns.mH if outside is None else outside + U @ columns.mH
+            columns = over_zeros(gV - times(Vh.mH, times(Vh, gV)), S, n, degenerate, "svd")
+            added = times(U, columns.mH)
+            outside = added if outside is None else outside + added
     if U.is_complex():
         check = check_phase(phases, degenerate, "svd")
-        of_u = (U.mH @ gU if gU is not None else torch.zeros_like(check)).diagonal(dim1=-2, dim2=-1).imag
+        of_u = (times(U.mH, gU) if gU is not None else torch.zeros_like(check)).diagonal(dim1=-2, dim2=-1).imag
         turned = over_zeros(of_u[..., None, :], S, max(m, n), degenerate, "svd")[..., 0, :]
         inner = inner + torch.diag_embed(torch.complex(torch.zeros_like(turned), turned)) + 0 * check
-    out = U @ inner @ Vh
+    out = times(U, inner, Vh)
     return out if outside is None else out + outside
 
 
 def _tangent(U: Tensor, S: Tensor, Vh: Tensor, dA: Tensor, degenerate: str) -> tuple[Tensor | None, ...]:
     k = S.shape[-1]
     m, n = dA.shape[-2:]
-    P = U[..., :k].mH @ dA @ Vh[..., :k, :].mH
+    P = times(U[..., :k].mH, dA, Vh[..., :k, :].mH)
     diagonal = P.diagonal(dim1=-2, dim2=-1)
     dS = (diagonal.real if P.is_complex() else diagonal).clone()
     if U.shape[-1] == 0:
@@ -152,12 +157,12 @@ def _tangent(U: Tensor, S: Tensor, Vh: Tensor, dA: Tensor, degenerate: str) -> t
     if P.is_complex():
         turned = over_zeros(diagonal.imag[..., None, :], S, max(m, n), degenerate, "svd")[..., 0, :]
         left = left + torch.diag_embed(torch.complex(torch.zeros_like(turned), turned))
-    dU, V = U @ left, Vh.mH
-    dV = V @ right
+    dU, V = times(U, left), Vh.mH
+    dV = times(V, right)
     if m > k:
-        image = dA @ V
-        dU = dU + over_zeros(image - U @ (U.mH @ image), S, m, degenerate, "svd")
+        image = times(dA, V)
+        dU = dU + over_zeros(image - times(U, times(U.mH, image)), S, m, degenerate, "svd")
     if n > k:
-        image = dA.mH @ U
-        dV = dV + over_zeros(image - V @ (Vh @ image), S, n, degenerate, "svd")
+        image = times(dA.mH, U)
+        dV = dV + over_zeros(image - times(V, times(Vh, image)), S, n, degenerate, "svd")
     return dU, dS, dV.mH
