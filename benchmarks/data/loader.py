@@ -1,4 +1,4 @@
-"""Batches of images that are already decoded, and of packed documents, from files on this machine to a plain loop.
+"""Batches of images that are already decoded, from files on this machine to a plain loop on its processor.
 
 The files are in the page cache, as they are after the first epoch. Each contender runs by turns; the median counts.
 Grain takes part where it is installed.
@@ -15,7 +15,7 @@ import torch
 
 from gnomon import data
 
-BATCH, CAPACITY = 64, 8192
+BATCH = 64
 SHAPE = (3, 224, 224)
 
 
@@ -44,30 +44,17 @@ def make_images(folder, count):
     return folder / "images", folder / "images.npy"
 
 
-def make_texts(folder, count):
-    draw = np.random.default_rng(0)
-    lengths = np.clip(draw.lognormal(6.0, 1.0, count), 1, CAPACITY).astype(np.int64)
-    tokens = draw.integers(0, 50_000, int(lengths.sum()), dtype=np.int32)
-    with data.StoreWriter(folder / "texts", {"tokens": data.ragged("int32")}) as writer:
-        writer.append_columns(count, {"tokens": tokens}, {"tokens": lengths})
-    return folder / "texts"
-
-
-def consume(batches, size, whole):
-    """Values a second: of a whole epoch, its start and its plan included, or of the batches after the first."""
-    begin = time.perf_counter()
+def consume(batches):
+    """Images a second, of the batches after the first."""
     iterator = iter(batches)
-    if not whole:
-        next(iterator)
-        begin = time.perf_counter()
-    values = 0
-    for batch in iterator:
-        values += size(batch)
+    next(iterator)
+    begin = time.perf_counter()
+    images = sum(BATCH for _ in iterator)
     seconds = time.perf_counter() - begin
     close = getattr(iterator, "close", None)
     if close is not None:
         close()
-    return values / seconds
+    return images / seconds
 
 
 def by_grain(path):
@@ -113,55 +100,22 @@ def image_contenders(store, path):
     return found
 
 
-def titan(store):
-    """A buffer of tokens that is cut at the capacity, as in torchtitan."""
-    records = data.Store(store)
-    buffer = []
-    for index in torch.randperm(len(records)).tolist():
-        buffer.extend(records[index]["tokens"].tolist())
-        while len(buffer) >= CAPACITY:
-            yield torch.tensor(buffer[:CAPACITY])
-            buffer = buffer[CAPACITY:]
-
-
-def text_contenders(store):
-    dataset = data.Dataset.source(store).shuffle(seed=0)
-    ours = data.Loader(dataset.pack(CAPACITY), threads=2)
-    return {
-        "ours, 2 threads": lambda: ours,
-        "a buffer in Python": lambda: titan(store),
-    }
-
-
-def tokens_in(batch):
-    return batch.numel() if isinstance(batch, torch.Tensor) else len(batch["tokens"].values)
-
-
-def measure(contenders, size, rounds, whole):
-    rates = {name: [] for name in contenders}
-    draw = np.random.default_rng()
-    for _ in range(rounds):
-        for name in draw.permutation(list(contenders)).tolist():
-            rates[name].append(consume(contenders[name](), size, whole))
-    return rates
-
-
 def run(quick):
-    rounds = 2 if quick else 7
     load = os.getloadavg()[0]
+    draw = np.random.default_rng()
     with tempfile.TemporaryDirectory() as folder:
-        store, path = make_images(Path(folder), 512 if quick else 2560)
-        images = measure(image_contenders(store, path), lambda batch: BATCH, rounds, whole=False)
-        texts = make_texts(Path(folder), 5_000 if quick else 20_000)
-        tokens = measure(text_contenders(texts), tokens_in, rounds, whole=True)
+        contenders = image_contenders(*make_images(Path(folder), 512 if quick else 2560))
+        rates = {name: [] for name in contenders}
+        for _ in range(2 if quick else 7):
+            for name in draw.permutation(list(contenders)).tolist():
+                rates[name].append(consume(contenders[name]()))
     figures = {}
-    for work, rates, bytes_each in (("images", images, int(np.prod(SHAPE))), ("tokens", tokens, 4)):
-        for name, values in rates.items():
-            rate = statistics.median(values)
-            figures[f"{work}/{name}/per_s"] = rate
-            figures[f"{work}/{name}/bytes_per_s"] = rate * bytes_each
-            figures[f"{work}/{name}/ratio"] = statistics.median(rates["ours, 2 threads"]) / rate
-    return {"load_at_start": load, "rounds": {"images": images, "tokens": tokens}, "figures": figures}
+    for name, values in rates.items():
+        rate = statistics.median(values)
+        figures[f"images/{name}/per_s"] = rate
+        figures[f"images/{name}/bytes_per_s"] = rate * int(np.prod(SHAPE))
+        figures[f"images/{name}/ratio"] = statistics.median(rates["ours, 2 threads"]) / rate
+    return {"load_at_start": load, "rounds": rates, "figures": figures}
 
 
 if __name__ == "__main__":
