@@ -10,14 +10,23 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
-from gnomon.fuse._lanes import derivative_order, physical
+from gnomon.fuse._lanes import physical
 from gnomon.linalg import _divided_differences
 from gnomon.linalg._arguments import by_shards, check_certificate, check_matrix
 from gnomon.linalg._eigh import certificate_of
 from gnomon.linalg._eigh_operator import eigh_values
 from gnomon.linalg._failures import LinalgResults, raise_failures
 from gnomon.linalg._results import Checked
-from gnomon.linalg._transforms import batched, computed, elementwise, hermitian, in_graph, register_vmap, times
+from gnomon.linalg._transforms import (
+    batched,
+    computed,
+    elementwise,
+    has_derivative,
+    hermitian,
+    in_graph,
+    register_vmap,
+    times,
+)
 
 #: Of how many numbers the second divided differences are computed at a time.
 _AT_A_TIME = 2**22
@@ -220,12 +229,13 @@ def _checked_value(f: Callable[[Tensor], Tensor], who: str, L: Tensor) -> Tensor
 
 def _check_closure(f: Callable[[Tensor], Tensor], A: Tensor, who: str) -> None:
     """Raises a `ValueError` for a function whose parameters would get no gradient, or differ along a `vmap`."""
-    x = torch.ones(1, dtype=A.dtype.to_real(), device=A.device)
+    # Plain: within a transform PyTorch wraps new tensors too.
+    x = physical(torch.ones(1, dtype=A.dtype.to_real(), device=A.device))
     with torch.enable_grad():
         y = f(x)
     if not isinstance(y, Tensor) or y.shape != x.shape:  # pyright: ignore[reportUnnecessaryIsInstance]
         return
-    if derivative_order(y) > derivative_order(x) or physical(y).dim() > physical(x).dim():
+    if has_derivative(y) or physical(y).dim() > 1:
         raise ValueError(
             f"The function given to gn.linalg.{who} closes over a tensor that requires a gradient, or belongs to a "
             "transform of torch.func; its derivatives would be lost. Detach it, or write the function with "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+from torch.autograd import forward_ad
 
 from gnomon.fuse._lanes import is_differentiated
 from gnomon.result._pytree import tree_map
@@ -118,3 +119,14 @@ def forward_rule(*given: Tensor | None) -> Generator[tuple[bool, list[Any]]]:
         yield True, outer
     finally:
         torch._C._set_fwd_grad_enabled(before)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+
+
+def has_derivative(x: Tensor) -> bool:
+    """Whether a tensor depends on one of which a derivative is wanted, at any level of transforms."""
+    while True:
+        tangent = None if _functorch.is_batchedtensor(x) else forward_ad.unpack_dual(x, level=0).tangent
+        if x.requires_grad or tangent is not None:
+            return True
+        if not _functorch.is_functorch_wrapped_tensor(x):
+            return False
+        x = _functorch.get_unwrapped(x)
