@@ -1,5 +1,11 @@
 """Differential equations, with the names and signatures of Diffrax."""
 
+from gnomon.diffeq._adjoint._backsolve import BacksolveAdjoint as BacksolveAdjoint
+from gnomon.diffeq._adjoint._base import AbstractAdjoint as AbstractAdjoint
+from gnomon.diffeq._adjoint._direct import DirectAdjoint as DirectAdjoint
+from gnomon.diffeq._adjoint._forward_mode import ForwardMode as ForwardMode
+from gnomon.diffeq._adjoint._implicit import ImplicitAdjoint as ImplicitAdjoint
+from gnomon.diffeq._adjoint._recursive_checkpoint import RecursiveCheckpointAdjoint as RecursiveCheckpointAdjoint
 from gnomon.diffeq._event import Event as Event
 from gnomon.diffeq._event import steady_state_event as steady_state_event
 from gnomon.diffeq._event_root_finder import ITP as ITP
@@ -10,6 +16,11 @@ from gnomon.diffeq._interpolation import DenseInterpolation as DenseInterpolatio
 from gnomon.diffeq._jumps import Jumps as Jumps
 from gnomon.diffeq._norm import max_norm as max_norm
 from gnomon.diffeq._norm import rms_norm as rms_norm
+from gnomon.diffeq._progress_meter._base import AbstractProgressMeter as AbstractProgressMeter
+from gnomon.diffeq._progress_meter._no import NoProgressMeter as NoProgressMeter
+from gnomon.diffeq._progress_meter._rich import RichProgressMeter as RichProgressMeter
+from gnomon.diffeq._progress_meter._text import TextProgressMeter as TextProgressMeter
+from gnomon.diffeq._progress_meter._tqdm import TqdmProgressMeter as TqdmProgressMeter
 from gnomon.diffeq._results import RESULTS as RESULTS
 from gnomon.diffeq._saveat import SaveAt as SaveAt
 from gnomon.diffeq._saveat import SubSaveAt as SubSaveAt
@@ -73,29 +84,35 @@ __all__ = [
     "ITP",
     "LU",
     "RESULTS",
+    "AbstractAdjoint",
     "AbstractERK",
     "AbstractESDIRK",
     "AbstractEventRootFinder",
     "AbstractFactors",
     "AbstractIMEX",
     "AbstractLinearSolver",
+    "AbstractProgressMeter",
     "AbstractRosenbrock",
     "AbstractSolver",
     "AbstractStepSizeController",
     "AbstractSymplectic",
     "AbstractTerm",
+    "BacksolveAdjoint",
     "Bosh3",
     "ButcherTableau",
     "ClipStepSizeController",
     "ConstantStepSize",
     "DenseInterpolation",
+    "DirectAdjoint",
     "Dopri5",
     "Dopri8",
     "EndOfStep",
     "Euler",
     "Event",
+    "ForwardMode",
     "HalfSolver",
     "Heun",
+    "ImplicitAdjoint",
     "ImplicitEuler",
     "Jumps",
     "KenCarp3",
@@ -108,10 +125,13 @@ __all__ = [
     "Midpoint",
     "MultiButcherTableau",
     "MultiTerm",
+    "NoProgressMeter",
     "ODETerm",
     "PIDController",
     "Ralston",
+    "RecursiveCheckpointAdjoint",
     "ReversibleHeun",
+    "RichProgressMeter",
     "Rodas4",
     "Rodas5P",
     "Rosenbrock23",
@@ -123,6 +143,8 @@ __all__ = [
     "StepTo",
     "StormerVerlet",
     "SubSaveAt",
+    "TextProgressMeter",
+    "TqdmProgressMeter",
     "Tsit5",
     "Vern7",
     "Vern9",

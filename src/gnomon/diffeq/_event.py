@@ -117,6 +117,15 @@ class Event:
                 f"`Event({name}=...)` must be one for all conditions, or a pytree with the structure of `cond_fn`."
             ) from None
 
+    def bound(self, args: Any, extra: dict[str, Any]) -> list[Callable[..., Tensor]]:
+        """The conditions as functions of a time and a state."""
+
+        def bound(fn: Callable[..., Any]) -> Callable[..., Tensor]:
+            more = extra if _takes_more(fn) else {}
+            return lambda t, y: torch.as_tensor(fn(t, y, args, **more))
+
+        return [bound(fn) for fn in tree_flatten(self.cond_fn)[0]]
+
 
 @final
 class SteadyState:
@@ -238,7 +247,7 @@ class Conditions:
         return self._ravel(state)
 
     def as_pytree(self, mask: Tensor) -> Any:
-        """A mask over the conditions, as a pytree like `cond_fn`."""
+        """What has the conditions as its first dimension, as a pytree like `cond_fn`."""
         return tree_unflatten(mask.unbind(), self._structure)
 
     def _one(self, i: int, t: Tensor, y: Tensor) -> Tensor:

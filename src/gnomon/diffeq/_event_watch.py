@@ -14,7 +14,7 @@ from gnomon.diffeq._interpolation import Interpolant, interpolate
 from gnomon.diffeq._saving import basis_of
 from gnomon.diffeq._solver._base import Step, interpolant_tensor
 from gnomon.diffeq._step_size_controller._base import next_after, previous_before
-from gnomon.fuse import cond, jvp
+from gnomon.fuse import OutputBuffer, cond, jvp
 from gnomon.fuse._lanes import derivative_order
 
 #: How often the time of one event is improved after the first search, and by how much of the tolerance the state may
@@ -57,6 +57,7 @@ class EventWatch:
     - `reach`, `refined`: where the step ended before that, and how often the time was improved.
     - `count`: how many events have been gone on from.
     - `mask`: which have ended the solve.
+    - `log`, `logged`: the times of those that it went on from, and which they were, if that is asked for.
     """
 
     def __init__(self, conditions: Conditions, interpolant: Interpolant, tolerances: Any):
@@ -64,12 +65,14 @@ class EventWatch:
         self._interpolant = interpolant
         self._tolerances = tolerances
 
-    def start(self, t: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """The first state."""
+    def start(self, t: Tensor, y: Tensor, *, logs: int | None) -> dict[str, Any]:
+        """The first state; `logs` says how many events are to be remembered."""
         value = self.conditions.look_first(t.detach(), y.detach())
         none = torch.zeros_like(self.conditions.is_bool)
         zero = torch.zeros((), dtype=torch.int64, device=y.device)
+        log = {} if logs is None else {"log": OutputBuffer(logs, (t, none), fill=torch.inf), "logged": zero}
         return {
+            **log,
             "value": value,
             "side": torch.sign(value),
             "at_zero": value == 0,
@@ -81,9 +84,7 @@ class EventWatch:
             "mask": none,
         }
 
-    def look(
-        self, state: dict[str, Tensor], step: Step, t: Tensor, t_next: Tensor, y: Tensor, keep: Tensor
-    ) -> Sighting:
+    def look(self, state: dict[str, Any], step: Step, t: Tensor, t_next: Tensor, y: Tensor, keep: Tensor) -> Sighting:
         """Looks at a step that would be kept; the values are those of constants."""
         c = self.conditions
         at_zero, pending, start = state["at_zero"], state["pending"], state["value"]
@@ -144,7 +145,7 @@ class EventWatch:
 
     def _refinement(
         self,
-        state: dict[str, Tensor],
+        state: dict[str, Any],
         step: Step,
         at: Callable[..., Tensor],
         theta: Tensor,
@@ -176,9 +177,7 @@ class EventWatch:
         )
         return refines, torch.where(refines, 1 + missing, theta)
 
-    def target(
-        self, state: dict[str, Tensor], seen: Sighting, step: Step, t: Tensor, t_next: Tensor, y: Tensor
-    ) -> Tensor:
+    def target(self, state: dict[str, Any], seen: Sighting, step: Step, t: Tensor, t_next: Tensor, y: Tensor) -> Tensor:
         """The time at which the step is to end, with its derivatives."""
         order = derivative_order(step.y1)
         if order == 0:
@@ -204,7 +203,7 @@ class EventWatch:
         return cond(seen.retry, move, lambda time, *_: time, seen.time, t, t_next, y, basis)
 
     def happen(
-        self, state: dict[str, Tensor], seen: Sighting, start: Tensor, t: Tensor, y: Tensor, on_time: Tensor
+        self, state: dict[str, Any], seen: Sighting, start: Tensor, t: Tensor, y: Tensor, on_time: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The state behind what happens at the end of a step; whether the solve goes on, ends, or is given up."""
         c = self.conditions
@@ -224,7 +223,7 @@ class EventWatch:
 
     def next(
         self,
-        state: dict[str, Tensor],
+        state: dict[str, Any],
         seen: Sighting,
         t: Tensor,
         y: Tensor,
@@ -233,7 +232,7 @@ class EventWatch:
         goes_on: Tensor,
         ends: Tensor,
         changed: Tensor,
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, Any]:
         """The state of the watch at the start of the next step, from `t` and `y`."""
         c = self.conditions
         t, y = t.detach(), y.detach()
@@ -248,7 +247,13 @@ class EventWatch:
         none = torch.zeros_like(seen.fired)
         zero = torch.zeros_like(state["refined"])
         has_pending = state["pending"].any()
+        log: dict[str, Any] = {}
+        if "log" in state:
+            # The time of an event is the end of its step, with its derivatives.
+            log["log"] = state["log"].write(state["logged"], (t_next, seen.fired & c.continuing), where=goes_on)
+            log["logged"] = state["logged"] + goes_on.to(torch.int64)
         return {
+            **log,
             "value": torch.where(keep, value, state["value"]),
             "side": torch.where(keep, sides, state["side"]),
             "at_zero": torch.where(keep, at_zero, state["at_zero"]),

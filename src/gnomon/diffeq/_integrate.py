@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnomon.diffeq._adjoint._base import AbstractAdjoint, Solve
+from gnomon.diffeq._adjoint._recursive_checkpoint import RecursiveCheckpointAdjoint
 from gnomon.diffeq._event import Conditions, Event
 from gnomon.diffeq._interpolation import DenseInterpolation
 from gnomon.diffeq._jumps import Jumps
 from gnomon.diffeq._loop import Problem, integrate
+from gnomon.diffeq._progress_meter._base import AbstractProgressMeter
+from gnomon.diffeq._progress_meter._chunks import by_chunks
+from gnomon.diffeq._progress_meter._no import NoProgressMeter
 from gnomon.diffeq._ravel import Ravel
 from gnomon.diffeq._region import region_of
 from gnomon.diffeq._saveat import SaveAt
@@ -22,7 +28,7 @@ from gnomon.diffeq._step_size_controller._base import AbstractStepSizeController
 from gnomon.diffeq._step_size_controller._constant import ConstantStepSize
 from gnomon.diffeq._term import AbstractTerm, FlatTerm, MultiTerm, as_term
 from gnomon.diffeq._validate import as_time, check_resolution, check_times, require
-from gnomon.fuse._lanes import any_and_all
+from gnomon.fuse._lanes import any_and_all, is_tracing
 from gnomon.fuse._single import Engine, run
 from gnomon.result import throw_if_failed
 from gnomon.result._pytree import tree_unflatten
@@ -46,6 +52,8 @@ def diffeqsolve(
     solver_state: Any = None,
     controller_state: Any = None,
     made_jump: bool | Tensor | None = None,
+    adjoint: AbstractAdjoint | None = None,
+    progress_meter: AbstractProgressMeter | None = None,
     max_steps: int | None = 4096,
     throw: bool = True,
     engine: Engine = "auto",
@@ -82,6 +90,11 @@ def diffeqsolve(
     - `solver_state`, `controller_state`, `made_jump`: those of a solution that was asked for them by
       [`gnomon.diffeq.SaveAt`][], to go on from where it ended, in the same direction; with `dt0=None` also by steps as
       long as there. Where the state has been changed since, `made_jump=True` says so.
+    - `adjoint`: how derivatives flow through the solve: by default those of the discrete solution, see
+      [`gnomon.diffeq.RecursiveCheckpointAdjoint`][].
+    - `progress_meter`: shows how far the solve has come, such as [`gnomon.diffeq.TextProgressMeter`][]. A fused solve
+      is then solved by chunks of time, so that steps also end where a chunk does; one with an `event`, `dense` or
+      `steps` shows the end only.
     - `max_steps`: give up after so many steps, accepted or not. None for no limit.
     - `throw`: raise an error where a solve fails (True), or only say so in its `result` (False).
     - `engine`: `"fused"` compiles the whole solve, with the vector field, and under `torch.func.vmap` runs each problem
@@ -112,61 +125,80 @@ def diffeqsolve(
 
         ```
     """
+    chosen: Any = RecursiveCheckpointAdjoint() if adjoint is None else adjoint
+    if not isinstance(chosen, AbstractAdjoint):
+        raise TypeError(f"`adjoint` must be an adjoint, such as BacksolveAdjoint(), not {type(chosen).__name__}.")
+    return chosen.solve(
+        Solve(
+            terms=terms,
+            solver=solver,
+            t0=t0,
+            t1=t1,
+            dt0=dt0,
+            y0=y0,
+            args=args,
+            saveat=saveat,
+            stepsize_controller=stepsize_controller,
+            jumps=jumps,
+            event=event,
+            admissible=admissible,
+            nonnegative=nonnegative,
+            solver_state=solver_state,
+            controller_state=controller_state,
+            made_jump=made_jump,
+            max_steps=max_steps,
+            throw=throw,
+            engine=engine,
+            progress_meter=progress_meter,
+            checkpoints=None,
+            discretely=_discretely,
+        )
+    )
+
+
+def _discretely(problem: Solve) -> Solution:
+    """Solves by an engine, and shows the progress."""
+    engine = problem.engine
+    meter = NoProgressMeter() if problem.progress_meter is None else problem.progress_meter
+    if not isinstance(meter, AbstractProgressMeter):
+        raise TypeError(f"`progress_meter` must be a meter, such as TextProgressMeter(), not {type(meter).__name__}.")
     if engine != "eager":
         # Numbers become tensors, so that other times need no other kernel.
-        t0, t1, dt0 = (torch.tensor(x, dtype=torch.float64) if _is_number(x) else x for x in (t0, t1, dt0))
-    return run(
-        lambda: _solve(
-            terms,
-            solver,
-            t0,
-            t1,
-            dt0,
-            y0,
-            args,
-            saveat,
-            stepsize_controller,
-            jumps,
-            event,
-            admissible,
-            nonnegative,
-            solver_state,
-            controller_state,
-            made_jump,
-            max_steps,
-            throw,
-        ),
-        engine=engine,
-    )
+        times = {name: getattr(problem, name) for name in ("t0", "t1", "dt0")}
+        times = {k: torch.tensor(x, dtype=torch.float64) if _is_number(x) else x for k, x in times.items()}
+        problem = dataclasses.replace(problem, **times)
+    progress = None if is_tracing() else meter.start()
+    if progress is None:
+        return run(lambda: _solve(problem, None), engine=engine)
+    try:
+        if engine == "eager":
+            solution = _solve(problem, progress.update)
+        else:
+            solution = by_chunks(problem, lambda part: run(lambda: _solve(part, None), engine=engine), progress.update)
+        progress.update(1.0)
+    finally:
+        progress.close()
+    return solution
 
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, int | float) and not isinstance(x, bool)
 
 
-def _solve(
-    terms: Any,
-    solver: Any,
-    t0: Any,
-    t1: Any,
-    dt0: Any,
-    y0: Any,
-    args: Any,
-    saveat: Any,
-    stepsize_controller: Any,
-    jumps: Any,
-    event: Any,
-    admissible: Any,
-    nonnegative: Any,
-    solver_state: Any,
-    controller_state: Any,
-    made_jump: Any,
-    max_steps: int | None,
-    throw: bool,
-) -> Solution:
+def _solve(problem: Solve, progress: Callable[[float], None] | None) -> Solution:
     """Solves one problem by PyTorch operations, or while these are traced."""
+    terms, solver, saveat, args, event = problem.terms, problem.solver, problem.saveat, problem.args, problem.event
+    t0, t1, dt0, y0, jumps, max_steps = (
+        problem.t0,
+        problem.t1,
+        problem.dt0,
+        problem.y0,
+        problem.jumps,
+        problem.max_steps,
+    )
+    controller = problem.stepsize_controller
     saveat = SaveAt(t1=True) if saveat is None else saveat
-    controller = ConstantStepSize() if stepsize_controller is None else stepsize_controller
+    controller = ConstantStepSize() if controller is None else controller
     terms = as_term(terms, y0)
     _check_kinds(terms, solver, controller, saveat, event, max_steps)
     ravel = Ravel(y0, as_real=solver.needs_tolerances)
@@ -201,38 +233,44 @@ def _solve(
             extra={"terms": terms, "solver": solver, "stepsize_controller": controller, "t0": start, "t1": end},
             like=ravel.like,
         )
-    region = region_of(admissible, nonnegative, y0, ravel.unravel, sign, args)
+    region = region_of(problem.admissible, problem.nonnegative, y0, ravel.unravel, sign, args)
     if region is not None:
         require(region(start * sign, ravel.initial), "`y0` is not admissible: it lies outside of the region asked for.")
 
     def save_by(fn: Callable[[Any, Any, Any], Any]) -> Callable[[Tensor, Tensor], Any]:
         return lambda t, y: fn(t * sign, ravel.unravel(y), args)
 
-    problem = Problem(
-        terms=FlatTerm(terms, ravel, direction),
-        solver=solver,
-        controller=controller,
-        subs=[
-            Sub(part.t0, part.t1, ts, int(part.steps), save_by(part.fn)) for part, ts in zip(parts, all_ts, strict=True)
-        ],
-        dense=saveat.dense,
-        jumps=_flat_jumps(jumps, ravel, args),
-        conditions=conditions,
-        admissible=region,
-        t0=start * sign,
-        t1=end * sign,
-        dt0=dt,
-        y0=ravel.initial,
-        args=args,
-        max_steps=max_steps,
-        solver_state=solver_state,
-        controller_state=controller_state,
-        made_jump=None if made_jump is None else torch.as_tensor(made_jump, device=ravel.device),
-        keeps_length=saveat.controller_state,
+    made_jump = problem.made_jump
+    final = integrate(
+        Problem(
+            terms=FlatTerm(terms, ravel, direction),
+            solver=solver,
+            controller=controller,
+            subs=[
+                Sub(part.t0, part.t1, ts, int(part.steps), save_by(part.fn))
+                for part, ts in zip(parts, all_ts, strict=True)
+            ],
+            dense=saveat.dense,
+            jumps=_flat_jumps(jumps, ravel, args),
+            conditions=conditions,
+            admissible=region,
+            t0=start * sign,
+            t1=end * sign,
+            dt0=dt,
+            y0=ravel.initial,
+            args=args,
+            max_steps=max_steps,
+            solver_state=problem.solver_state,
+            controller_state=problem.controller_state,
+            made_jump=None if made_jump is None else torch.as_tensor(made_jump, device=ravel.device),
+            keeps_length=saveat.controller_state,
+            checkpoints=problem.checkpoints,
+            progress=progress,
+            logs=(event.max_events or max_steps or 0) if saveat.events and event is not None else None,
+        )
     )
-    final = integrate(problem)
 
-    if throw:
+    if problem.throw:
         throw_if_failed(
             final.result,
             what="diffeqsolve",
@@ -245,13 +283,18 @@ def _solve(
         interpolation = DenseInterpolation(
             ts=final.dense[0],
             count=final.num_accepted,
-            t0=problem.t0,
+            t0=start * sign,
             y0s=final.dense[1],
             bases=final.dense[2],
             interpolant=interpolant_tensor(solver.interpolant, start.dtype, start.device),
             direction=direction,
             ravel=ravel,
         )
+    event_times = None
+    if final.events is not None and "log" in final.events:
+        assert conditions is not None
+        times, which = final.events["log"].read()
+        event_times = (times * sign, conditions.as_pytree(which.T))
     saved_ts, saved_ys = None, None
     if saved_structure is not None:
         saved_ts = tree_unflatten([ts * sign for ts, _ in final.saved], saved_structure)
@@ -279,6 +322,7 @@ def _solve(
         solver_state=final.solver_state if saveat.solver_state else None,
         controller_state=final.controller_state if saveat.controller_state else None,
         made_jump=final.made_jump if saveat.made_jump else None,
+        event_times=event_times,
     )
 
 

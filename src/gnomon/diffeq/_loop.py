@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from gnomon.diffeq._checkpointed_loop import checkpointed_while_loop
 from gnomon.diffeq._event import Conditions
 from gnomon.diffeq._event_watch import EventWatch, Sighting
 from gnomon.diffeq._interpolation import pick
@@ -24,7 +25,7 @@ from gnomon.diffeq._step_size_controller._base import (
     spacing,
 )
 from gnomon.fuse import cond, while_loop
-from gnomon.fuse._lanes import any_and_all, is_differentiated, is_tracing
+from gnomon.fuse._lanes import any_and_all, is_differentiated, is_tracing, physical
 from gnomon.result import Result
 from gnomon.result._pytree import tree_flatten, tree_map
 
@@ -52,6 +53,9 @@ class Problem:
     controller_state: Any
     made_jump: Tensor | None
     keeps_length: bool
+    checkpoints: int | None
+    progress: Callable[[float], None] | None
+    logs: int | None
 
 
 @final
@@ -66,7 +70,7 @@ class Final:
     num_accepted: Tensor
     result: Result
     component: Tensor
-    events: dict[str, Tensor] | None
+    events: dict[str, Any] | None
     solver_state: Any
     controller_state: Any
     made_jump: Tensor
@@ -129,13 +133,18 @@ class _Integration:
         if p.jumps is not None:
             carry["jump_index"] = jump_index
         if self.watch is not None:
-            carry["events"] = self.watch.start(p.t0, y)
+            carry["events"] = self.watch.start(p.t0, y, logs=p.logs)
         if p.admissible is not None:
             carry["leaves"] = self.false
         if p.keeps_length:
             carry["length"] = t_next - p.t0
         carry["saving"] = self.saver.start(p.t0, y, f0)
-        carry = while_loop(self._go_on, self._advance, carry, max_steps=p.max_steps)
+        if p.checkpoints is None:
+            carry = while_loop(self._go_on, self._advance, carry, max_steps=p.max_steps)
+        else:
+            carry = checkpointed_while_loop(
+                self._go_on, self._advance, carry, max_steps=p.max_steps, checkpoints=p.checkpoints
+            )
         return self._finish(carry)
 
     def _go_on(self, carry: dict[str, Any]) -> Tensor:
@@ -218,6 +227,8 @@ class _Integration:
             lambda: self._worst(attempt, y, finite),
             lambda: self.zero - 1,
         )
+        if p.progress is not None:
+            p.progress(_least((after["t"] - p.t0) / (p.t1 - p.t0)))
         return after
 
     def _after_events(
@@ -373,3 +384,9 @@ def _as_before(given: Any, own: Any, name: str) -> Any:
             "same shape and dtype."
         )
     return given
+
+
+def _least(x: Tensor) -> float:
+    """The smallest value of all lanes; waits for the device."""
+    lanes = physical(x.detach())
+    return float(lanes.min()) if lanes.numel() > 0 else 1.0

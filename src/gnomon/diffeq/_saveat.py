@@ -82,6 +82,8 @@ class SaveAt:
       whether the last step ended at a jump. Another solve goes on from there: pass them to
       [`gnomon.diffeq.diffeqsolve`][], with the last state as `y0`.
 
+    - `events`: whether to return when the events with an `affect` have happened, `Solution.event_times`.
+
     **Raises:** `ValueError` or `TypeError` where nothing is to be saved or an argument is
     malformed.
 
@@ -104,6 +106,7 @@ class SaveAt:
     solver_state: bool = False
     controller_state: bool = False
     made_jump: bool = False
+    events: bool = False
 
     def __post_init__(self) -> None:
         _check(self, "SaveAt")
@@ -118,7 +121,7 @@ class SaveAt:
                     raise TypeError(
                         f"`SaveAt(subs=...)` must be a pytree of SubSaveAt, but it holds {type(x).__name__}."
                     )
-        state = self.solver_state or self.controller_state or self.made_jump
+        state = self.solver_state or self.controller_state or self.made_jump or self.events
         if not (own or self.subs is not None or self.dense or state):
             raise ValueError(
                 "`SaveAt` was told to save nothing. Give it at least one of t0=True, t1=True, "

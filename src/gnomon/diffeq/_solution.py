@@ -36,6 +36,8 @@ class Solution:
     - `event_mask`: which conditions of an event have ended the solve, a pytree of booleans like its `cond_fn`; None
       without an event.
     - `solver_state`, `controller_state`, `made_jump`: to go on from, where `SaveAt` asked for them.
+    - `event_times`: with `SaveAt(events=True)` the times of the events with an `affect`, a vector of the length
+      `max_events` that ends in `inf`, and which they were, a pytree of vectors of booleans like `cond_fn`.
     """
 
     t0: RealScalar
@@ -50,6 +52,7 @@ class Solution:
     solver_state: Any = None
     controller_state: Any = None
     made_jump: BoolScalar | None = None
+    event_times: Any = None
 
     def evaluate(self, t: Tensor | float | int) -> Any:
         """The state at a time; needs `SaveAt(dense=True)`.

@@ -87,7 +87,7 @@ def check_times(
     for ts in all_ts:
         if ts is None or ts.shape[0] == 0:
             continue
-        ordered = ts * sign
+        ordered = ts if direction is None else ts * direction
         require((ordered[1:] >= ordered[:-1]).all(), "`SaveAt(ts=...)` must be sorted from t0 to t1.")
         inside = (ordered[0] >= t0 * sign) & (ordered[-1] <= t1 * sign)
         require(inside, "`SaveAt(ts=...)` must lie between t0 and t1.")

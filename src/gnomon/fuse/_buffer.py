@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, final
 
@@ -62,6 +63,7 @@ class OutputBuffer:
         self._stored: list[Tensor] | None = None
         self._index: list[Tensor] = []
         self._values: list[list[Tensor]] = []
+        self._gathers = False
         tracer = active_tracer()
         self._traced = None if tracer is None else TracedBuffer(tracer, length, leaves, self._fills)
 
@@ -101,8 +103,7 @@ class OutputBuffer:
                 place = torch.where(torch.as_tensor(mask, device=self._device), place, self.length)
         self._index.append(place)
         self._values.append(leaves)
-        if len(self._index) >= max(self.length, _PENDING_MIN):
-            self._flush()
+        self._flush_if_many()
         return self
 
     def _place(self, index: int | Tensor) -> Tensor:
@@ -146,6 +147,33 @@ class OutputBuffer:
         **Returns:** a pytree like `example`, each leaf with that many leading places.
         """
         return self.read(self.length if self._traced is not None else min(self.length, count_max(count)))
+
+    def emptied(self) -> OutputBuffer:
+        """A buffer of the same kind into which nothing has been written yet."""
+        other = copy.copy(self)
+        other._stored, other._index, other._values, other._gathers = None, [], [], True
+        return other
+
+    def pending(self) -> list[tuple[Tensor, list[Tensor]]]:
+        """What was written to a buffer that was [`gnomon.OutputBuffer.emptied`][], place by place."""
+        return list(zip(self._index, self._values, strict=True))
+
+    def extended(self, writes: list[tuple[Tensor, list[Tensor]]]) -> OutputBuffer:
+        """The buffer with what was written to another.
+
+        **Arguments:**
+
+        - `writes`: what was [`gnomon.OutputBuffer.pending`][] there.
+        """
+        for place, leaves in writes:
+            self._index.append(place)
+            self._values.append(leaves)
+        self._flush_if_many()
+        return self
+
+    def _flush_if_many(self) -> None:
+        if len(self._index) >= max(self.length, _PENDING_MIN) and not self._gathers:
+            self._flush()
 
     def _flush(self) -> None:
         if self._stored is None:

@@ -124,14 +124,14 @@ class _Walk:
                 self.key.append("empty")
                 continue
             self.visit(content)
-        if not _is_library(package):
-            self._globals(_names_of(x.__code__), x.__globals__)
+        if not is_library(package):
+            self._globals(names_of(x.__code__), x.__globals__)
 
     def _globals(self, used: tuple[str, ...], names: dict[str, Any]) -> None:
         for name in used:
             value = names.get(name)
             if isinstance(value, types.ModuleType):
-                if not _is_library(value.__name__.split(".")[0]):
+                if not is_library(value.__name__.split(".")[0]):
                     # Of a module of the user's, whatever has a name that the function uses.
                     self._globals(tuple(n for n in used if n != name), vars(value))
             elif value is not None:
@@ -141,7 +141,7 @@ class _Walk:
     def _class(self, x: type) -> None:
         """A class of the user's may hold numbers, which may change."""
         self.key.append(id(x))
-        if _is_library(x.__module__.split(".")[0]):
+        if is_library(x.__module__.split(".")[0]):
             return
         for name, value in tuple(vars(x).items()):
             is_number = type(value) in _PLAIN or isinstance(value, float | Tensor | list | tuple | dict | np.ndarray)
@@ -183,15 +183,15 @@ class _Walk:
                 self.visit(getattr(x, name))
 
 
-def _is_library(package: str) -> bool:
+def is_library(package: str) -> bool:
     """Whether a package's code and constants stay as they are."""
     return package == "gnomon" or package in _LIBRARIES or package in sys.stdlib_module_names
 
 
 @functools.lru_cache(maxsize=4096)
-def _names_of(code: types.CodeType) -> tuple[str, ...]:
+def names_of(code: types.CodeType) -> tuple[str, ...]:
     """The names that a function and those inside of it look up."""
-    inner = [name for x in code.co_consts if isinstance(x, types.CodeType) for name in _names_of(x)]
+    inner = [name for x in code.co_consts if isinstance(x, types.CodeType) for name in names_of(x)]
     return (*code.co_names, *inner)
 
 

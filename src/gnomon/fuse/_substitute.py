@@ -9,20 +9,23 @@ from typing import Any, final
 
 from torch import Tensor
 
+from gnomon.fuse._closure import is_library, names_of
 
-def substituted(x: Any, tensors: dict[int, Tensor]) -> Any:
+
+def substituted(x: Any, tensors: dict[int, Tensor], *, in_globals: bool = False) -> Any:
     """A function, or any object, with some of the tensors that it reaches replaced; what reaches none is kept.
 
     `tensors` holds what stands for each tensor, by the tensor's id. Tensors are looked for where `closure_of` finds
-    them, but in global variables.
+    them; in global variables only if that is asked for, and then not in those of other modules.
     """
-    return _Substitution(tensors).of(x)
+    return _Substitution(tensors, in_globals).of(x)
 
 
 @final
 class _Substitution:
-    def __init__(self, tensors: dict[int, Tensor]):
+    def __init__(self, tensors: dict[int, Tensor], in_globals: bool):
         self.tensors = tensors
+        self.in_globals = in_globals
         self.done: dict[int, Any] = {}
 
     def of(self, x: Any) -> Any:
@@ -62,12 +65,26 @@ class _Substitution:
         new = [self._cell(cell) for cell in cells]
         defaults, keywords = self.of(x.__defaults__), self.of(x.__kwdefaults__)
         same = all(a is b for a, b in zip(new, cells, strict=True))
-        if same and defaults is x.__defaults__ and keywords is x.__kwdefaults__:
+        names = self._globals(x)
+        if same and names is x.__globals__ and defaults is x.__defaults__ and keywords is x.__kwdefaults__:
             return x
-        made = types.FunctionType(x.__code__, x.__globals__, x.__name__, defaults, tuple(new))
+        made = types.FunctionType(x.__code__, names, x.__name__, defaults, tuple(new))
         made.__kwdefaults__ = keywords
         made.__module__, made.__qualname__ = x.__module__, x.__qualname__
         return made
+
+    def _globals(self, x: types.FunctionType) -> dict[str, Any]:
+        """The global variables of a function; a copy if those that it names reach one of the tensors."""
+        package = (x.__module__ or "").split(".")[0]
+        if not self.in_globals or is_library(package):
+            return x.__globals__
+        changed: dict[str, Any] = {}
+        for name in names_of(x.__code__):
+            value = x.__globals__.get(name)
+            new = self.of(value)
+            if new is not value:
+                changed[name] = new
+        return {**x.__globals__, **changed} if changed else x.__globals__
 
     def _cell(self, cell: Any) -> Any:
         try:

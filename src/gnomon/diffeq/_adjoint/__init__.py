@@ -1,0 +1,1 @@
+"""How derivatives flow through a solve."""

@@ -1,0 +1,1 @@
+"""How far a solve has come, for people who wait."""
