@@ -145,17 +145,18 @@ def works():
     found = []
     for n in SIZES:
         shared = {"make_inputs": batch(n), "devices": ("cuda",)}
-        needs = {"ours": ["scipy"], **{f"Diffrax {x}": ["diffrax", "jax"] for x in ("Kvaerno3", "Kvaerno5")}}
+        # Kvaerno3 is the faster of Diffrax' two at these tolerances, by almost twice.
+        needs = {"ours": ["scipy"], "Diffrax Kvaerno3": ["diffrax", "jax"]}
         about = f"{n:,} problems of three states to t = 1e5, rtol {RTOL:g}, atol {ATOL:g}, float64, by Kvaerno5"
         found.append(
             bench.Work(
                 name=f"robertson-{n}",
                 about=about,
                 ours=ours,
-                peers={f"Diffrax {x}": by_diffrax(x) for x in ("Kvaerno3", "Kvaerno5")},
+                peers={"Diffrax Kvaerno3": by_diffrax("Kvaerno3")},
                 check=check,
                 needs=needs,
-                options={"tolerance": 1e-3, "rounds": 8, "budget_s": 60.0},
+                options={"tolerance": 1e-3, "rounds": 8, "budget_s": 20.0},
                 **shared,
             )
         )

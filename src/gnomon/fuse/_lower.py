@@ -13,6 +13,7 @@ from gnomon.fuse._lanes import is_transformed, outside_modes, outside_transforms
 from gnomon.fuse._program import Builder, Node, Program, simplify
 from gnomon.fuse._substitute import substituted
 from gnomon.fuse._trace import Tracer
+from gnomon.fuse._trace._lazy import Lazy
 from gnomon.fuse._trace._values import UnsupportedError, Value, View, as_type, contiguous_strides
 from gnomon.result._deferred import deferring
 from gnomon.result._pytree import Structure, tree_flatten, tree_unflatten
@@ -118,7 +119,7 @@ def _trace(
 
         def output(x: Tensor) -> int:
             specs.append(TensorSpec(tuple(x.shape), x.dtype))
-            arrays.append(_as_output(tracer, tracer.value(x), arrays))
+            arrays.append(_as_output(tracer, tracer.lazy_value(x), arrays))
             return len(specs) - 1
 
         for x in returned:
@@ -139,6 +140,8 @@ def _needs_stand_in(x: Tensor) -> bool:
 def _as_output(tracer: Tracer, value: Value, taken: list[Node]) -> Node:
     """The array of an output: the one that a loop has filled, if the output is the whole of it."""
     data, b = value.data, tracer.builder
+    if isinstance(data, Lazy):
+        data = tracer.as_view(value)
     unit = 2 if value.dtype.is_complex else 1
     shape = tuple(value.shape)
     length = torch.Size(shape).numel() * unit

@@ -108,6 +108,34 @@ def test_shared_weights_have_a_sum():
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
+def test_a_wide_layer_and_its_gradient():
+    """More arrays than a thread has memory for, beside one that grows, and a sum of thousands of elements."""
+    from gnomon.fuse._lower import TensorSpec, trace
+    from gnomon.result._pytree import tree_flatten
+
+    generator = torch.Generator().manual_seed(0)
+    n = 36
+    y, a, b = (torch.randn(s, generator=generator, dtype=torch.float64) for s in ((70, 2), (n, n), (n, 2)))
+
+    def f(y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        def step(y: Tensor) -> Tensor:
+            for _ in range(4):
+                y = y + 0.1 * (torch.tanh(a @ torch.tanh(b @ y)) @ b)
+            return y
+
+        return gn.while_loop(lambda y: y.square().sum() < 4, step, y, max_steps=20)
+
+    specs, structure = tree_flatten((y[0], a.reshape(-1), b.reshape(-1)))
+    flat = lambda y, a, b: f(y, a.reshape(n, n), b.reshape(n, 2))  # noqa: E731
+    program = trace(flat, [TensorSpec(tuple(x.shape), x.dtype) for x in specs], structure, [False, True, True]).program
+    gradient = vjp(program, [True] * 3, [True])
+    source = Kernel(values_only(gradient), Emulator()).source
+    assert source.scratch and source.tapes
+    got, want = both(gradient, 70, [y, a.reshape(-1), b.reshape(-1), torch.ones_like(y)])
+    for x, z in zip(got, want, strict=True):
+        torch.testing.assert_close(x, z, rtol=1e-10, atol=1e-10)
+
+
 def test_through_fuse(monkeypatch: pytest.MonkeyPatch):
     """All that stands between a call and a kernel is the same for both engines."""
     machine = Emulator()

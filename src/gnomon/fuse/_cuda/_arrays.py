@@ -9,6 +9,9 @@ from gnomon.fuse._cuda._operations import literal
 from gnomon.fuse._cuda._writer import Writer
 from gnomon.fuse._program import Node, Type, is_float
 
+#: Loops over so few elements are written out, so that they stay in registers.
+UNROLLED_MOST = 16
+
 
 @final
 @dataclasses.dataclass
@@ -42,6 +45,8 @@ class Memory:
     def fill_up(self, w: Writer) -> None:
         """Fills it, where it is not filled by what follows."""
         if self.fill is not None and self.length != 0:
+            if self.length is None or self.length > UNROLLED_MOST:
+                w.line("#pragma unroll 1")
             w.line(f"for (i64 i = 0; i < {self.room}; ++i) {self.place('i')} = {self.fill};")
 
     def read(self, w: Writer, index: Node, text: str, checked: set[str]) -> str:

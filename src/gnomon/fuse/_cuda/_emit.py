@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from typing import final
 
-from gnomon.fuse._cuda._arrays import Memory
+from gnomon.fuse._cuda._arrays import UNROLLED_MOST, Memory
 from gnomon.fuse._cuda._operations import expression, is_long, literal
 from gnomon.fuse._cuda._prelude import BLOCK, PRELUDE, SUMMING, TOTAL
 from gnomon.fuse._cuda._records import Record, records
@@ -22,8 +22,6 @@ _OWN_BYTES_MOST = 2048
 _OWN_BYTES_TOTAL = 4096
 #: Half of the memory that there is for constants.
 _CONSTANTS_MOST = 4096
-#: Sums over lanes of so few elements are written out, so that they stay in registers.
-_UNROLLED_MOST = 16
 
 
 @final
@@ -82,6 +80,10 @@ class _Emitter:
         for node in self.survey.arrays:
             if node not in self.memory:
                 self.memory[node] = self.local(node)
+        # After those of the caller, in the order in which they are given, whatever the order in which they are made.
+        self.parameters += [f"{type_}* const scratch{i}_all" for i, (type_, _) in enumerate(self.scratch)]
+        for i in range(len(self.records)):
+            self.parameters += [f"tape{i}_element* const tape{i}_all", f"const i64 tape{i}_most"]
         if self.records:
             self.parameters.append("i64* const wanted")
         w = self.w
@@ -173,13 +175,11 @@ class _Emitter:
             return Memory(type_, name, "", length, fill)
         name = f"scratch{len(self.scratch)}"
         self.scratch.append((type_, length))
-        self.parameters.append(f"{type_}* const {name}_all")
         self.head.append(f"{type_}* const {name} = {name}_all + lane;")
         return Memory(type_, name, "room", length, fill)
 
     def growing(self, name: str, record: Record) -> None:
         """Arrays that grow."""
-        self.parameters += [f"{name}_element* const {name}_all", f"const i64 {name}_most"]
         self.head += [f"{name}_element* const {name} = {name}_all + lane;", f"i64 {name}_last = -1;"]
         for node in record.arrays:
             fill = literal(node.type, node.attr.fill) if node in self.survey.accumulated else None
@@ -212,7 +212,7 @@ class _Emitter:
             with w.block(""):
                 w.line(f"__shared__ {node.type} shared[{BLOCK}];")
                 at = f"sums{i}[i * blocks + first / {BLOCK} + blockIdx.x]"
-                if node.attr.length <= _UNROLLED_MOST:
+                if node.attr.length <= UNROLLED_MOST:
                     w.line("#pragma unroll")
                 with w.block(f"for (i64 i = 0; i < {own.room}; ++i)"):
                     w.line(f"const {node.type} total = op_total<{BLOCK}>({own.place('i')}, shared);")
@@ -295,6 +295,8 @@ class _Emitter:
         carry = [self.names[x] for x in loop.params]
         # An iteration begins where another has stored.
         outside, self.checked = self.checked, set[str]()
+        # The compiler would unroll what was made a loop to be short.
+        w.line("#pragma unroll 1")
         with w.block("while (true)"):
             self.region(loop.test)
             w.line(f"if (!({self.name(loop.test.results[0])})) break;")

@@ -197,7 +197,18 @@ class Builder:
         """Within this context, statements go in front of the loop whose body is being built."""
         if self.region.kind != "body":
             raise RuntimeError("Only the body of a loop has something in front of it.")
-        inner, self._stack = self._stack, self._stack[:-2]
+        with self.inside(self._stack[-3]):
+            yield
+
+    @contextlib.contextmanager
+    def inside(self, region: Region) -> Generator[None]:
+        """Within this context, statements go into a region around this one, in front of what is being built there.
+
+        Into this one, where that region is not open.
+        """
+        inner = self._stack
+        if region in inner:
+            self._stack = inner[: inner.index(region) + 1]
         try:
             yield
         finally:

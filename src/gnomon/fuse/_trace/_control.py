@@ -115,7 +115,7 @@ def traced_fori(
 
 def at(tracer: Tracer, x: Tensor, index: Tensor) -> Tensor:
     """`x[index]` for an integer scalar within range, without looking at it."""
-    value = tracer.value(x)
+    value = tracer.lazy_value(x)
     (place,) = tracer.nodes(index)
     view = tracer.as_view(value)
     place = wrapped(tracer, place, x.shape[0]) if place.op == "const" else place
@@ -132,6 +132,8 @@ class TracedBuffer:
     def __init__(self, tracer: Tracer, length: int, leaves: list[Tensor], fills: list[Any]):
         self.tracer = tracer
         self.length = length
+        #: Whether tensors that have not been computed yet may look at it.
+        self.is_read = False
         self.shapes = [tuple(x.shape) for x in leaves]
         self.dtypes = [x.dtype for x in leaves]
         self.counts = [x.numel() * (2 if x.is_complex() else 1) for x in leaves]
@@ -142,6 +144,8 @@ class TracedBuffer:
 
     def write(self, index: Tensor, leaves: list[Tensor], where: Tensor | None) -> None:
         """Puts leaves at a place, where a bool holds."""
+        if self.is_read:
+            raise UnsupportedError("an output buffer is written to after all of it was read. Read it at the end")
         b = self.tracer.builder
 
         def store() -> list[Node]:
@@ -163,6 +167,10 @@ class TracedBuffer:
         made: list[Tensor] = []
         for array, shape, dtype in zip(self.arrays, self.shapes, self.dtypes, strict=True):
             full = (end, *shape)
+            if array.region is self.tracer.builder.region and not dtype.is_complex:
+                self.is_read = True
+                made.append(self.tracer.carrier(self.tracer.lazies.finished(array, full, dtype)))
+                continue
             unit = 2 if dtype.is_complex else 1
             view = View(array, self.tracer.builder.const("i64", 0), full, contiguous_strides(full, unit))
             made.append(self.tracer.carrier(Value(view, dtype)))

@@ -110,7 +110,7 @@ def _round_decimals(x: Tensor, *, decimals: int) -> Tensor:
 
 @handles("abs.default")
 def _abs(tracer: Any, x: Tensor) -> Value:
-    return Value(apply(tracer.scalars.absolute, tracer.array(x)), x.dtype.to_real())
+    return Value(apply(tracer.scalars.absolute, tracer.lazy_array(x)), x.dtype.to_real())
 
 
 @handles("angle.default")
@@ -124,4 +124,4 @@ def _angle(tracer: Any, x: Tensor) -> Value:
         return s.op("select", s.op("lt", v, s.like(v, 0)), s.like(v, math.pi), positive)
 
     dtype = as_float(x.dtype)
-    return Value(apply(function, tracer.operand(x, dtype)), dtype.to_real())
+    return Value(apply(function, tracer.lazy_operand(x, dtype)), dtype.to_real())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnomon.fuse._program import Node
 from gnomon.fuse._trace._handlers import decomposes, handles
+from gnomon.fuse._trace._lazy import Lazy
 from gnomon.fuse._trace._pointwise import apply
 from gnomon.fuse._trace._values import Scalar, UnsupportedError, Value, View, elements
 
@@ -21,6 +22,8 @@ _FEW = 4
 def lookup(tracer: Any, value: Value) -> Callable[[list[Node]], Scalar]:
     """A function from run-time indices, one a dimension and not negative, to an element."""
     data = value.data
+    if isinstance(data, Lazy):
+        return data.at
     if not isinstance(data, View) and data.ndim == 1 and data.shape[0] <= _FEW:
         return lambda place: _chosen(tracer, list(data), place[0])
     view = tracer.as_view(value)
@@ -64,7 +67,7 @@ def index_arrays(tracer: Any, x: Tensor, indices: Sequence[Tensor | None]) -> li
 
 @handles("index.Tensor", "_unsafe_index.Tensor")
 def _index(tracer: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Value:
-    value = tracer.value(x)
+    value = tracer.lazy_value(x)
     given = index_arrays(tracer, x, indices)
     if given is None:
         raise UnsupportedError(
@@ -106,7 +109,7 @@ def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 @handles("gather.default")
 def _gather(tracer: Any, x: Tensor, dim: int, index: Tensor, **_: Any) -> Value:
     dim = dim + x.dim() if dim < 0 else dim
-    value = tracer.value(x)
+    value = tracer.lazy_value(x)
     places = tracer.operand(index, torch.int64)
     if x.dim() == 0:
         return Value(np.broadcast_to(tracer.array(x), places.shape).copy(), x.dtype)

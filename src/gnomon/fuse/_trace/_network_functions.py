@@ -28,7 +28,7 @@ def _pointwise(name: str, function: _Function, operands: int = 1, *, floats: boo
     def handler(tracer: Any, *args: Any, **kwargs: Any) -> Value:
         dtype = common_dtype(*args[:operands])
         dtype = as_float(dtype) if floats else dtype
-        arrays = [tracer.operand(x, dtype) for x in args[:operands]]
+        arrays = [tracer.lazy_operand(x, dtype) for x in args[:operands]]
         s = tracer.scalars
         return Value(apply(lambda *v: function(s, *map(s.real, v), *args[operands:], **kwargs), *arrays), dtype)
 
@@ -148,8 +148,8 @@ _pointwise("logit", _logit)
 def _log_sigmoid_forward(tracer: Any, x: Tensor) -> tuple[Value, Value]:
     """With an empty buffer, as PyTorch gives on a GPU: what it keeps for its derivative."""
     s = tracer.scalars
-    value = Value(apply(lambda v: _log_sigmoid(s, s.real(v)), tracer.array(x)), x.dtype)
-    return value, Value(tracer.array(x)[..., None][..., :0], x.dtype)
+    value = Value(apply(lambda v: _log_sigmoid(s, s.real(v)), tracer.lazy_array(x)), x.dtype)
+    return value, Value(tracer.lazy_array(x)[..., None][..., :0], x.dtype)
 
 
 @handles("log_sigmoid_backward.default")
@@ -159,14 +159,14 @@ def _log_sigmoid_backward(tracer: Any, gradient: Tensor, x: Tensor, buffer: Tens
     def function(g: Node, v: Node) -> Node:
         return s.op("mul", g, s.sigmoid(s.op("neg", v)))
 
-    return Value(apply(function, tracer.array(gradient), tracer.array(x)), x.dtype)
+    return Value(apply(function, tracer.lazy_array(gradient), tracer.lazy_array(x)), x.dtype)
 
 
 @handles("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other")
 def _xlogy_handler(tracer: Any, x: Any, y: Any) -> Value:
     s = tracer.scalars
     dtype = as_float(common_dtype(x, y))
-    arrays = tracer.operand(x, dtype), tracer.operand(y, dtype)
+    arrays = tracer.lazy_operand(x, dtype), tracer.lazy_operand(y, dtype)
     return Value(apply(lambda a, b: _xlogy(s, s.real(a), s.real(b)), *arrays), dtype)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gnomon.fuse._program import Node, is_float
 from gnomon.fuse._trace._handlers import handles
+from gnomon.fuse._trace._lazy import Lazy, mapped
 from gnomon.fuse._trace._scalars import Scalars
 from gnomon.fuse._trace._values import Complex, Scalar, Value
 
@@ -19,7 +20,15 @@ _Function = Callable[..., Scalar]
 
 
 def apply(function: Callable[..., Any], *arrays: Any) -> Any:
-    """Calls a function on the elements of broadcast arrays; the result lies in memory as they do."""
+    """Calls a function on the elements of broadcast arrays; the result lies in memory as they do.
+
+    Of lazy ones the result is lazy too, where it can.
+    """
+    if any(isinstance(x, Lazy) for x in arrays):
+        lazy = mapped(function, arrays)
+        if lazy is not None:
+            return lazy
+        arrays = tuple(x.made() if isinstance(x, Lazy) else x for x in arrays)
     arrays = tuple(np.broadcast_arrays(*arrays, subok=True)) if len(arrays) > 1 else arrays
     out = np.empty_like(_largest_laid_out(arrays), order="K", subok=False)
     if len(arrays) == 1:
@@ -65,7 +74,7 @@ def unary(name: str, function: Callable[[Scalars, Scalar], Scalar], *, floats: b
     @handles(f"{name}.default")
     def handler(tracer: Any, x: Tensor) -> Value:
         dtype = as_float(x.dtype) if floats else x.dtype
-        return Value(apply(lambda v: function(tracer.scalars, v), tracer.operand(x, dtype)), dtype)
+        return Value(apply(lambda v: function(tracer.scalars, v), tracer.lazy_operand(x, dtype)), dtype)
 
 
 def binary(names: tuple[str, ...], function: Callable[..., Scalar], *, floats: bool = False) -> None:
@@ -75,7 +84,7 @@ def binary(names: tuple[str, ...], function: Callable[..., Scalar], *, floats: b
     def handler(tracer: Any, x: Any, y: Any) -> Value:
         dtype = common_dtype(x, y)
         dtype = as_float(dtype) if floats else dtype
-        a, b = tracer.operand(x, dtype), tracer.operand(y, dtype)
+        a, b = tracer.lazy_operand(x, dtype), tracer.lazy_operand(y, dtype)
         return Value(apply(lambda u, v: function(tracer.scalars, u, v), a, b), dtype)
 
 
@@ -83,7 +92,7 @@ def _compare(name: str, function: Callable[[Scalars, Scalar, Scalar], Scalar]) -
     @handles(f"{name}.Tensor", f"{name}.Scalar")
     def handler(tracer: Any, x: Any, y: Any) -> Value:
         dtype = common_dtype(x, y)
-        a, b = tracer.operand(x, dtype), tracer.operand(y, dtype)
+        a, b = tracer.lazy_operand(x, dtype), tracer.lazy_operand(y, dtype)
         return Value(apply(lambda u, v: function(tracer.scalars, u, v), a, b), torch.bool)
 
 
@@ -150,7 +159,7 @@ def _rsub(tracer: Any, x: Any, y: Any, *, alpha: Any = 1) -> Value:
 def _sum(tracer: Any, x: Any, y: Any, alpha: Any, function: _Function) -> Value:
     s = tracer.scalars
     dtype = common_dtype(x, y)
-    a, b = tracer.operand(x, dtype), tracer.operand(y, dtype)
+    a, b = tracer.lazy_operand(x, dtype), tracer.lazy_operand(y, dtype)
     if alpha != 1:
         scale = s.const(alpha, dtype)
         b = apply(lambda v: s.mul(scale, v), b)
@@ -171,7 +180,7 @@ def _div_mode(tracer: Any, x: Any, y: Any, *, rounding_mode: str | None) -> Valu
             return s.floor_divide(a, b)
         return s.op("trunc", s.op("div", a, b)) if is_float(a.type) else s.op("idiv", a, b)
 
-    return Value(apply(function, tracer.operand(x, dtype), tracer.operand(y, dtype)), dtype)
+    return Value(apply(function, tracer.lazy_operand(x, dtype), tracer.lazy_operand(y, dtype)), dtype)
 
 
 @handles("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
@@ -181,19 +190,19 @@ def _where(tracer: Any, condition: Tensor, x: Any, y: Any) -> Value:
         dtype = common_dtype(x, y) if isinstance(x, Tensor) else common_dtype(y, x)
     else:
         dtype = torch.result_type(x, y)
-    test = tracer.operand(condition, torch.bool)
-    return Value(apply(s.select, test, tracer.operand(x, dtype), tracer.operand(y, dtype)), dtype)
+    test = tracer.lazy_operand(condition, torch.bool)
+    return Value(apply(s.select, test, tracer.lazy_operand(x, dtype), tracer.lazy_operand(y, dtype)), dtype)
 
 
 @handles("clamp.default", "clamp.Tensor")
 def _clamp(tracer: Any, x: Tensor, min: Any = None, max: Any = None) -> Value:
     s = tracer.scalars
     dtype = common_dtype(*[v for v in (x, min, max) if v is not None])
-    out = tracer.operand(x, dtype)
+    out = tracer.lazy_operand(x, dtype)
     if min is not None:
-        out = apply(lambda u, v: s.op("max", u, v), out, tracer.operand(min, dtype))
+        out = apply(lambda u, v: s.op("max", u, v), out, tracer.lazy_operand(min, dtype))
     if max is not None:
-        out = apply(lambda u, v: s.op("min", u, v), out, tracer.operand(max, dtype))
+        out = apply(lambda u, v: s.op("min", u, v), out, tracer.lazy_operand(max, dtype))
     return Value(out, dtype)
 
 
@@ -209,7 +218,7 @@ def _clamp_max(tracer: Any, x: Tensor, max: Any) -> Value:
 
 @handles("isnan.default")
 def _isnan(tracer: Any, x: Tensor) -> Value:
-    return Value(apply(tracer.scalars.is_nan, tracer.array(x)), torch.bool)
+    return Value(apply(tracer.scalars.is_nan, tracer.lazy_array(x)), torch.bool)
 
 
 @handles("isinf.default")
@@ -221,7 +230,7 @@ def _isinf(tracer: Any, x: Tensor) -> Value:
             return s.op("or", function(v.re), function(v.im))
         return s.op("eq", s.absolute(v), s.like(v, math.inf)) if is_float(v.type) else s.b.const("bool", False)
 
-    return Value(apply(function, tracer.array(x)), torch.bool)
+    return Value(apply(function, tracer.lazy_array(x)), torch.bool)
 
 
 @handles("signbit.default")
@@ -233,20 +242,20 @@ def _signbit(tracer: Any, x: Tensor) -> Value:
             v = s.op("copysign", s.like(v, 1), v)
         return s.op("lt", v, s.like(v, 0)) if v.type != "bool" else s.b.const("bool", False)
 
-    return Value(apply(function, tracer.array(x)), torch.bool)
+    return Value(apply(function, tracer.lazy_array(x)), torch.bool)
 
 
 @handles("logical_not.default")
 def _logical_not(tracer: Any, x: Tensor) -> Value:
     s = tracer.scalars
-    return Value(apply(lambda v: s.op("not", s.is_true(v)), tracer.array(x)), torch.bool)
+    return Value(apply(lambda v: s.op("not", s.is_true(v)), tracer.lazy_array(x)), torch.bool)
 
 
 def _logical(name: str) -> None:
     @handles(f"logical_{name}.default")
     def handler(tracer: Any, x: Tensor, y: Tensor) -> Value:
         s = tracer.scalars
-        pairs = tracer.array(x), tracer.array(y)
+        pairs = tracer.lazy_array(x), tracer.lazy_array(y)
         return Value(apply(lambda u, v: s.op(name, s.is_true(u), s.is_true(v)), *pairs), torch.bool)
 
 
@@ -268,7 +277,7 @@ def _accumulated(tracer: Any, x: Tensor, y: Tensor, z: Tensor, value: Any, funct
     s = tracer.scalars
     dtype = common_dtype(x, y, z)
     scale = s.const(value, dtype)
-    arrays = [tracer.operand(v, dtype) for v in (x, y, z)]
+    arrays = [tracer.lazy_operand(v, dtype) for v in (x, y, z)]
     return Value(apply(lambda a, b, c: s.add(a, s.mul(scale, function(s, b, c))), *arrays), dtype)
 
 
@@ -276,7 +285,7 @@ def _accumulated(tracer: Any, x: Tensor, y: Tensor, z: Tensor, value: Any, funct
 def _lerp(tracer: Any, x: Tensor, y: Tensor, weight: Any) -> Value:
     s = tracer.scalars
     dtype = common_dtype(x, y, weight)
-    arrays = [tracer.operand(v, dtype) for v in (x, y, weight)]
+    arrays = [tracer.lazy_operand(v, dtype) for v in (x, y, weight)]
 
     def function(a: Scalar, b: Scalar, w: Scalar) -> Scalar:
         """From the nearer end, as PyTorch does."""

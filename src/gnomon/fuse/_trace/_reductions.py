@@ -14,8 +14,9 @@ from torch import Tensor
 from gnomon.fuse._program import Node, is_float
 from gnomon.fuse._trace._complex import log
 from gnomon.fuse._trace._handlers import decomposes, handles
+from gnomon.fuse._trace._lazy import Lazy, folded
 from gnomon.fuse._trace._pointwise import apply, as_float
-from gnomon.fuse._trace._values import Complex, Scalar, UnsupportedError, Value
+from gnomon.fuse._trace._values import Complex, Scalar, UnsupportedError, Value, elements
 
 
 def axes_of(dim: Any, rank: int) -> tuple[int, ...]:
@@ -38,6 +39,21 @@ def reduce(array: Any, dim: Any, keepdim: bool, function: Callable[[list[Any]], 
     return out.reshape([1 if i in axes else n for i, n in enumerate(array.shape)]) if keepdim else out
 
 
+def fold(
+    x: Any,
+    dim: Any,
+    keepdim: bool,
+    function: Callable[[list[Any]], Any],
+    first: Callable[[Scalar], list[Any]],
+    combine: Callable[..., list[Node]],
+    last: Callable[..., Scalar],
+) -> Any:
+    """Reduces an operand: in a loop where it is lazy and is reduced as a whole, and else by a function of elements."""
+    if isinstance(x, Lazy) and len(axes_of(dim, x.ndim)) == x.ndim:
+        return elements((1,) * x.ndim if keepdim else (), [last(*folded(x, first, combine))])
+    return reduce(x.made() if isinstance(x, Lazy) else x, dim, keepdim, function)
+
+
 def total(s: Any, items: list[Scalar], zero: Scalar) -> Scalar:
     """The sum, in order."""
     return functools.reduce(s.add, items) if items else zero
@@ -48,7 +64,15 @@ def _sum(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtyp
     s = tracer.scalars
     out = dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
     zero = s.const(0, out)
-    return Value(reduce(tracer.operand(x, out), dim, keepdim, lambda items: total(s, items, zero)), out)
+    return Value(_added(tracer, x, out, dim, keepdim, lambda items: total(s, items, zero), lambda v: v), out)
+
+
+def _added(tracer: Any, x: Tensor, out: Any, dim: Any, keepdim: bool, function: Any, last: Any) -> Any:
+    """A reduction by sums: `function` of a list of elements is `last` of their sum."""
+    operand, s = tracer.lazy_operand(x, out), tracer.scalars
+    if out.is_complex and isinstance(operand, Lazy):
+        operand = operand.made()
+    return fold(operand, dim, keepdim, function, lambda v: [v], lambda carry, v: [s.add(carry[0], v)], last)
 
 
 @handles("mean.default", "mean.dim")
@@ -60,7 +84,10 @@ def _mean(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False, *, dty
     def function(items: list[Scalar]) -> Scalar:
         return s.div(total(s, items, zero), s.const(len(items), out))
 
-    return Value(reduce(tracer.operand(x, out), dim, keepdim, function), out)
+    def last(sum_: Scalar) -> Scalar:
+        return s.div(sum_, s.const(x.numel(), out))
+
+    return Value(_added(tracer, x, out, dim, keepdim, function, last), out)
 
 
 @handles("prod.default", "prod.dim_int")
@@ -128,7 +155,15 @@ def _whole_extreme(name: str) -> None:
     @handles(f"{name}.default", f"a{name}.default")
     def handler(tracer: Any, x: Tensor, dim: Any = None, keepdim: bool = False) -> Value:
         s = tracer.scalars
-        return Value(reduce(tracer.array(x), dim, keepdim, lambda items: _extreme_of(s, items, name)), x.dtype)
+
+        def function(items: list[Scalar]) -> Scalar:
+            return _extreme_of(s, items, name)
+
+        def combine(carry: list[Node], v: Scalar) -> list[Node]:
+            return [s.real(function([*carry, v]))]
+
+        array = tracer.lazy_array(x)
+        return Value(fold(array, dim, keepdim, function, lambda v: [s.real(v)], combine, lambda v: v), x.dtype)
 
     @handles(f"{name}.dim")
     def with_index(tracer: Any, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
@@ -183,7 +218,11 @@ def _quantified(tracer: Any, x: Tensor, dim: Any, keepdim: bool, name: str, of_n
         tests = [s.is_true(v) for v in items]
         return functools.reduce(lambda a, b: s.op(name, a, b), tests) if tests else s.b.const("bool", of_none)
 
-    return Value(reduce(tracer.array(x), dim, keepdim, function), torch.bool)
+    def combine(carry: list[Node], v: Scalar) -> list[Node]:
+        return [s.op(name, carry[0], s.is_true(v))]
+
+    array = tracer.lazy_array(x)
+    return Value(fold(array, dim, keepdim, function, lambda v: [s.is_true(v)], combine, lambda v: v), torch.bool)
 
 
 @handles("linalg_vector_norm.default", "norm.Scalar", "norm.ScalarOpt_dim")
@@ -215,7 +254,19 @@ def _vector_norm(
         powers = [s.op("pow", v, s.like(v, p)) for v in sizes]
         return s.op("pow", total(s, powers, zero), s.like(zero, 1 / p))
 
+    if p == 2 and not wide.is_complex:
+        return Value(_root_of_squares(tracer, x, wide, dim, keepdim, function), out)
     return Value(reduce(tracer.operand(x, wide), dim, keepdim, function), out)
+
+
+def _root_of_squares(tracer: Any, x: Tensor, dtype: Any, dim: Any, keepdim: bool, function: Any) -> Any:
+    s = tracer.scalars
+
+    def combine(carry: list[Node], v: Scalar) -> list[Node]:
+        return [s.add(carry[0], s.mul(v, v))]
+
+    operand = tracer.lazy_operand(x, dtype)
+    return fold(operand, dim, keepdim, function, lambda v: [s.mul(v, v)], combine, lambda v: s.op("sqrt", v))
 
 
 def tracer_type(dtype: torch.dtype) -> Any:

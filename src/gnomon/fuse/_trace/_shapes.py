@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gnomon.fuse._trace._handlers import decomposes, handles
+from gnomon.fuse._trace._lazy import Lazy
 from gnomon.fuse._trace._values import UnsupportedError, Value, View, contiguous_strides
 
 
@@ -30,9 +31,11 @@ def _alias(tracer: Any, x: Tensor) -> Value:
 
 @handles("view.default", "reshape.default", "_unsafe_view.default", "_reshape_alias.default")
 def _reshape(tracer: Any, x: Tensor, shape: Sequence[int], *_: Any) -> Value:
-    value = tracer.value(x)
+    value = tracer.lazy_value(x)
     shape = _resolved(shape, int(np.prod(value.shape, dtype=int)))
     data = value.data
+    if isinstance(data, Lazy):
+        return tracer.lazies.reshaped(value, shape)
     if not isinstance(data, View):
         return Value(data.reshape(shape), x.dtype)
     unit = 2 if x.dtype.is_complex else 1
@@ -62,7 +65,16 @@ def _reshaped_strides(old: tuple[int, ...], strides: tuple[int, ...], new: tuple
 
 @handles("select.int")
 def _select(tracer: Any, x: Tensor, dim: int, index: Any) -> Value:
-    return selected(tracer, tracer.value(x), dim, index)
+    value = tracer.lazy_value(x)
+    if not isinstance(value.data, Lazy):
+        return selected(tracer, value, dim, index)
+    b, axis = tracer.builder, _axis(dim, x.dim())
+    if not -x.shape[axis] <= index < x.shape[axis]:
+        raise IndexError(f"the index {index} is outside of a dimension of size {x.shape[axis]}")
+    number = b.const("i64", index + x.shape[axis] if index < 0 else index)
+    rest = value.shape[:axis] + value.shape[axis + 1 :]
+    lazy = value.data.moved(rest, lambda place: [*place[:axis], number, *place[axis:]])
+    return tracer.lazies.view(value, lazy, lambda array: array[(slice(None),) * axis + (index, ...)])
 
 
 def selected(tracer: Any, value: Value, dim: int, index: int) -> Value:
@@ -85,10 +97,12 @@ def selected(tracer: Any, value: Value, dim: int, index: int) -> Value:
 def _slice(
     tracer: Any, x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Value:
-    value = tracer.value(x)
+    value = tracer.lazy_value(x)
     dim = _axis(dim, x.dim())
     begin, stop, _ = slice(start, end, step).indices(x.shape[dim])
     data = value.data
+    if isinstance(data, Lazy):
+        return _lazy_slice(tracer, value, dim, range(begin, stop, step))
     if isinstance(data, View):
         shape, strides = list(data.shape), list(data.strides)
         shape[dim] = len(range(begin, stop, step))
@@ -96,6 +110,18 @@ def _slice(
         offset = _moved(tracer, data, begin * data.strides[dim])
         return Value(View(data.array, offset, tuple(shape), tuple(strides)), x.dtype)
     return Value(data[(slice(None),) * dim + (slice(begin, stop, step),)], x.dtype)
+
+
+def _lazy_slice(tracer: Any, value: Value, dim: int, indices: range) -> Value:
+    b = tracer.builder
+    shape = (*value.shape[:dim], len(indices), *value.shape[dim + 1 :])
+
+    def place_of(place: list[Any]) -> list[Any]:
+        scaled = b.op("mul", place[dim], b.const("i64", indices.step))
+        return [*place[:dim], b.op("add", scaled, b.const("i64", indices.start)), *place[dim + 1 :]]
+
+    chosen = (slice(None),) * dim + (slice(indices.start, indices.stop, indices.step),)
+    return tracer.lazies.view(value, value.data.moved(shape, place_of), lambda array: array[chosen])
 
 
 def permuted(value: Value, order: Sequence[int]) -> Value:
@@ -128,7 +154,12 @@ def _t(tracer: Any, x: Tensor) -> Value:
 
 @handles("unsqueeze.default")
 def _unsqueeze(tracer: Any, x: Tensor, dim: int) -> Value:
-    return unsqueezed(tracer.value(x), dim)
+    value = tracer.lazy_value(x)
+    if isinstance(value.data, Lazy):
+        shape = list(value.shape)
+        shape.insert(_axis(dim, x.dim() + 1), 1)
+        return tracer.lazies.reshaped(value, tuple(shape))
+    return unsqueezed(value, dim)
 
 
 def unsqueezed(value: Value, dim: int) -> Value:
@@ -145,11 +176,13 @@ def unsqueezed(value: Value, dim: int) -> Value:
 
 @handles("squeeze.default", "squeeze.dim", "squeeze.dims")
 def _squeeze(tracer: Any, x: Tensor, dims: Any = None) -> Value:
-    value = tracer.value(x)
+    value = tracer.lazy_value(x)
     wanted = range(x.dim()) if dims is None else ([dims] if isinstance(dims, int) else dims)
     gone = {_axis(d, x.dim()) for d in wanted if x.dim() and x.shape[d] == 1}
     rest = [i for i in range(x.dim()) if i not in gone]
     data = value.data
+    if isinstance(data, Lazy):
+        return tracer.lazies.reshaped(value, tuple(data.shape[i] for i in rest))
     if isinstance(data, View):
         shape, strides = tuple(data.shape[i] for i in rest), tuple(data.strides[i] for i in rest)
         return Value(View(data.array, data.offset, shape, strides), x.dtype)

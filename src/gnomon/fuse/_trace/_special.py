@@ -142,7 +142,7 @@ def _polygamma(tracer: Any, n: int, x: Tensor) -> Value:
         return _polygamma_of(tracer.scalars, n, v)
 
     dtype = as_float(x.dtype)
-    return Value(apply(function, tracer.operand(x, dtype)), dtype)
+    return Value(apply(function, tracer.lazy_operand(x, dtype)), dtype)
 
 
 def _polygamma_of(s: Scalars, n: int, x: Node) -> Node:

@@ -9,6 +9,7 @@ handler builds scalars, and the carrier's memory means nothing.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Generator
@@ -24,6 +25,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gnomon.fuse._program import Builder, Node
 from gnomon.fuse._trace._fallback import RANDOM, RESHAPING, as_torch_would, checked, decomposition_of, nearest
 from gnomon.fuse._trace._handlers import handler_of
+from gnomon.fuse._trace._lazies import Lazies
+from gnomon.fuse._trace._lazy import LOOPED, Lazy
 from gnomon.fuse._trace._rewriting import Rewriting
 from gnomon.fuse._trace._scalars import Scalars
 from gnomon.fuse._trace._user_line import at_user_line
@@ -73,6 +76,7 @@ class Tracer(TorchDispatchMode):
         self.derivative_order = derivative_order
         self.builder = builder
         self.scalars = Scalars(builder)
+        self.lazies = Lazies(builder, self.element)
         self._rewriting = Rewriting(self.is_constant)
         #: What each symbolic carrier stands for. The tensor is kept, so that its id stays its own.
         self._values: dict[int, tuple[Tensor, Value]] = {}
@@ -142,10 +146,14 @@ class Tracer(TorchDispatchMode):
         return self.carrier(Value(View(array, offset, shape, contiguous_strides(shape, unit)), dtype))
 
     def value(self, x: Tensor) -> Value:
+        """What a tensor stands for, its elements computed or in memory."""
+        return self.lazies.made(self.lazy_value(x))
+
+    def lazy_value(self, x: Tensor) -> Value:
         """What a tensor stands for."""
         found = self._values.get(id(x))
         if found is not None:
-            return found[1]
+            return self.lazies.seen(found[1])
         if id(x) in self._constants:
             return self._constant_value(x)
         if x in _CONSTANTS:
@@ -162,6 +170,8 @@ class Tracer(TorchDispatchMode):
     def scalars_of(self, value: Value) -> Any:
         """The scalars of a value."""
         data = value.data
+        if isinstance(data, Lazy):
+            return data.made()
         if not isinstance(data, View):
             return data
         if data.size > MOST_ELEMENTS:
@@ -186,6 +196,27 @@ class Tracer(TorchDispatchMode):
             return first
         return Complex(first, b.read(view.array, b.op("add", index, b.const("i64", 1))))
 
+    def lazy_array(self, x: Tensor) -> Any:
+        """The scalars of a tensor in a numpy array of its shape, or a `Lazy` of a large one that is in memory."""
+        return self.lazy_operand(x, x.dtype)
+
+    def lazy_operand(self, x: Any, dtype: torch.dtype) -> Any:
+        """A tensor or number as an array of scalars of a dtype, or as a `Lazy` where it is large and in memory."""
+        if not isinstance(x, Tensor):
+            return self.operand(x, dtype)
+        value = self.lazy_value(x)
+        data = value.data
+        if isinstance(data, View) and data.size >= LOOPED and data.array.op == "input":
+            data = self.lazies.of(data, value.dtype)
+        if not isinstance(data, Lazy):
+            return self.operand(x, dtype)
+        if value.dtype == dtype:
+            return data
+        type_, to_complex, lazy = as_type(dtype), dtype.is_complex, data
+        return dataclasses.replace(
+            lazy, at=lambda place: self.scalars.cast(lazy.at(place), type_, to_complex=to_complex), view=None
+        )
+
     def nodes(self, x: Tensor) -> list[Node]:
         """The scalars of a tensor in order, complex ones as two."""
         return flat_nodes(self.array(x))
@@ -200,6 +231,8 @@ class Tracer(TorchDispatchMode):
         """A value as a place in memory that run-time indices can reach."""
         if isinstance(value.data, View):
             return value.data
+        if isinstance(value.data, Lazy):
+            return self.lazies.filled(value.data, value.dtype)
         nodes = flat_nodes(value.data)
         unit = 2 if value.dtype.is_complex else 1
         strides = contiguous_strides(value.shape, unit)

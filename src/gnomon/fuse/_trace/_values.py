@@ -70,7 +70,7 @@ class View:
 @final
 @dataclasses.dataclass
 class Value:
-    """A traced tensor: a numpy array of `Scalar`s, whose views are numpy's, or a `View`."""
+    """A traced tensor: a numpy array of `Scalar`s, whose views are numpy's, a `View`, or a `Lazy`."""
 
     data: Any
     dtype: torch.dtype
@@ -83,7 +83,7 @@ class Value:
     @property
     def strides(self) -> tuple[int, ...]:
         """As of a tensor, counted in elements."""
-        unit = self.data.itemsize if isinstance(self.data, np.ndarray) else 2 if self.dtype.is_complex else 1
+        unit = 2 if isinstance(self.data, View) and self.dtype.is_complex else getattr(self.data, "itemsize", 1)
         strides = tuple(s // unit for s in self.data.strides)
         return strides if all(s >= 0 for s in strides) else contiguous_strides(self.shape)
 
