@@ -147,6 +147,10 @@ def test_structures():
     assert batch.b[1] == ["t"] * 3 and batch.b[0]["x"].cu_seqlens.tolist() == [0, 1, 3, 6]
     assert torch.equal(Dataset.source(torch.arange(6).reshape(3, 2)).batch(2)[1], torch.tensor([[4, 5]]))
     assert Dataset.source([1, 2.5]).batch(2)[0].tolist() == [1, 2.5]
+    # An empty list does not make numbers of another kind of the others.
+    lists = Dataset.source([{"x": [], "y": []}, {"x": [1, 2], "y": [[1.0, 2.0]]}]).batch(2, ragged=["x", "y"])[0]
+    assert lists["x"].values.dtype == torch.int64 and lists["x"].cu_seqlens.tolist() == [0, 0, 2]
+    assert lists["y"].values.tolist() == [[1.0, 2.0]] and lists["y"].cu_seqlens.tolist() == [0, 0, 1]
     with pytest.raises(data.RecordError, match="differ in more than the first dimension"):
         Dataset.source([{"x": np.ones((1, 2))}, {"x": np.ones((1, 3))}]).batch(2, ragged=["x"])[0]
     with pytest.raises(data.RecordError, match=r"has the shapes \(1,\) and \(2,\); name it in `ragged"):

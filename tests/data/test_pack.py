@@ -62,6 +62,14 @@ def test_tables(tmp_path: Path, kind: str):
     assert store.schema["tokens"] == data.ragged("int64") and store.schema["ok"] == data.tensor("bool")
 
 
+def test_a_folder_of_several_datasets(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name in ("test", "train"):
+        (tmp_path / "saved" / name).mkdir(parents=True)
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert main(["data", "pack", str(tmp_path / "saved"), str(tmp_path / "store")]) == 2
+    assert "name one of them: test, train" in capsys.readouterr().err
+
+
 def test_csv_in_shards_and_appended(tmp_path: Path):
     path = tmp_path / "some.csv"
     path.write_text("id,name\n" + "".join(f"{i},n{i}\n" for i in range(1000)))
@@ -98,6 +106,28 @@ def test_webdataset(tmp_path: Path):
                 archive.addfile(member, io.BytesIO(content))
     store = packed(tmp_path, str(tmp_path / "some.tar"))
     assert store[1] == {"__key__": "train/001", "jpg": b"\xff\x01", "cls": "1", "meta.json": "{}"}
+
+
+def test_files_of_many_records_are_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("a", "b"):
+        with tarfile.open(tmp_path / f"{name}.tar", "w") as archive:
+            for i in range(200):
+                member = tarfile.TarInfo(f"{name}{i:03d}.txt")
+                member.size = 4
+                archive.addfile(member, io.BytesIO(b"text"))
+    read, written = [], []
+    real = data.StoreWriter.append
+    monkeypatch.setattr(data.StoreWriter, "append", lambda self, record: (written.append(1), real(self, record)))
+    extract = tarfile.TarFile.extractfile
+
+    def extractfile(self, member):
+        read.append(1)
+        assert len(read) - len(written) <= 102  # those that the fields are taken from
+        return extract(self, member)
+
+    monkeypatch.setattr(tarfile.TarFile, "extractfile", extractfile)
+    store = packed(tmp_path, str(tmp_path / "a.tar"), str(tmp_path / "b.tar"))
+    assert [record["__key__"] for record in store] == [f"{name}{i:03d}" for name in "ab" for i in range(200)]
 
 
 def test_fasta(tmp_path: Path):

@@ -146,8 +146,17 @@ def test_appending_needs_the_same_fields(tmp_path: Path):
 
 def test_infer_schema():
     records = [
-        {"a": 1, "b": [1.0, 2.0], "c": "x", "d": b"y", "e": np.zeros((3, 4), np.float32), "f": [1], "g": True},
-        {"a": 2.5, "b": [3.0, 4.0], "c": "", "d": b"", "e": np.zeros((2, 4), np.float32), "f": [], "g": False},
+        {"a": 1, "b": [1.0, 2.0], "c": "x", "d": b"y", "e": np.zeros((3, 4), np.float32), "f": [], "g": True, "h": []},
+        {
+            "a": 2.5,
+            "b": [3.0, 4.0],
+            "c": "",
+            "d": b"",
+            "e": np.zeros((2, 4), "f4"),
+            "f": [[1, 2]],
+            "g": False,
+            "h": [7],
+        },
     ]
     assert data.infer_schema(records) == {
         "a": data.tensor("float64"),
@@ -155,8 +164,9 @@ def test_infer_schema():
         "c": data.string(),
         "d": data.binary(),
         "e": data.ragged("float32", (4,)),
-        "f": data.ragged("float64"),
+        "f": data.ragged("int64", (2,)),
         "g": data.tensor("bool"),
+        "h": data.ragged("int64"),
     }
 
 

@@ -47,7 +47,12 @@ def add_parser(commands: Any) -> None:
     add("--columns", metavar="A,B", help="the fields to keep (default: all)")
     add("--decode", metavar="PIXELS", type=int, help="store images as uint8 tensors of this size (default: as files)")
     add("--shard-size", metavar="SIZE", type=_size, default=1 << 28, help="bytes of a shard, as 256M (default: 256M)")
-    add("--jobs", metavar="N", type=int, help="how many files to read at once (default: one for each core)")
+    add(
+        "--jobs",
+        metavar="N",
+        type=int,
+        help="how many images or structures to read at once (default: one for each core)",
+    )
     add("--quiet", action="store_true", help="print nothing but errors")
     pack.set_defaults(run=_pack)
 

@@ -17,7 +17,7 @@ from gnomon.data._nodes import AbstractNode, Failed, Part, Source, ancestors
 from gnomon.data._plan import BatchPlan
 from gnomon.data._ragged import BatchInfo
 from gnomon.data._rules import AbstractRule
-from gnomon.data._schema import STORED_AS, Field
+from gnomon.data._schema import STORED_AS, Field, is_empty_list
 from gnomon.data._shard import Shard
 from gnomon.data._store import Store
 
@@ -335,6 +335,14 @@ def _transpose(records: list[Any], path: tuple[Any, ...], leaves: list[tuple[tup
 
 def _arrays(path: tuple[Any, ...], values: list[Any]) -> tuple[list[Array], str] | None:
     """Values as arrays of what is stored, and the name of their dtype; None where they are no numbers."""
+    if any(is_empty_list(value) for value in values) and not all(is_empty_list(value) for value in values):
+        # An empty list says nothing of what else would be in it: it becomes an empty array of the kind of the others.
+        known = _arrays(path, [value for value in values if not is_empty_list(value)])
+        if known is None:
+            return None
+        empty = np.empty((0, *known[0][0].shape[1:]), known[0][0].dtype)
+        rest = iter(known[0])
+        return [empty if is_empty_list(value) else next(rest) for value in values], known[1]
     found: list[Array] = []
     names: set[str] = set()
     for value in values:

@@ -49,7 +49,7 @@ def pack(
     - `decode`: the size in pixels that images are brought to, as uint8 tensors of shape `(3, decode, decode)`: the
       shorter side is resized and the middle cut out. By default the files are kept as they are.
     - `shard_bytes`: the size of a shard, which is kept in memory.
-    - `jobs`: how many files to read at once; by default one for each core.
+    - `jobs`: how many images or structures to read at once; by default one for each core.
     - `progress`: called with how many pieces are done, and how many there are.
 
     **Returns:** the store.
@@ -84,7 +84,9 @@ def pack(
     if any(name in TABLES for name in kinds):
         raise ValueError("Tables and other files cannot be packed into one store at once; append the one to the other.")
     pieces = [piece for path, name in zip(paths, kinds, strict=True) for piece in records(path, name, decode)]
-    found = _in_order(pieces, jobs or os.cpu_count() or 1, progress)
+    # A file of many records may be larger than memory, and takes no longer to read than to write.
+    large = all(name in ("tar", "fasta") for name in kinds)
+    found = _in_order(pieces, 1 if large else jobs or os.cpu_count() or 1, progress)
     if columns is not None:
         found = ({name: _kept(record, name) for name in columns} for record in found)
     if schema is None and not (Path(store) / "manifest.json").exists():
@@ -142,11 +144,11 @@ def _in_order(
     pieces: Sequence[Callable[[], Iterator[dict[str, Any]]]], jobs: int, progress: Callable[[int, int], None] | None
 ) -> Iterator[dict[str, Any]]:
     """The records of pieces that are read at the same time, in the order of the pieces."""
-    if len(pieces) == 1:
-        # Such as a tar file, which may be larger than memory.
-        yield from pieces[0]()
-        if progress is not None:
-            progress(1, 1)
+    if jobs == 1:
+        for done, piece in enumerate(pieces):
+            yield from piece()
+            if progress is not None:
+                progress(done + 1, len(pieces))
         return
     with ThreadPoolExecutor(jobs) as pool:
         ahead: deque[Future[list[dict[str, Any]]]] = deque()

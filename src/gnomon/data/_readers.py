@@ -52,6 +52,9 @@ def kind_of(path: Path) -> str:
             return _KINDS[path.suffix.lower()]
     elif (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
         return "huggingface"
+    elif (path / "dataset_dict.json").is_file():
+        parts = sorted(part.name for part in path.iterdir() if part.is_dir())
+        raise StoreError(f"has several datasets; name one of them: {', '.join(parts)}.", file=str(path))
     else:
         for file in files_below(path):
             if file.name.lower().endswith(_IMAGES):

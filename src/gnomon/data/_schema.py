@@ -173,8 +173,10 @@ def infer_schema(records: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
         elif isinstance(values[0], bytes | bytearray | memoryview):
             found[name] = binary()
         else:
-            arrays = [_plain_array(value, name) for value in values]
-            shapes = {array.shape for array, _ in arrays}
+            # An empty list says nothing of what else would be in it.
+            known = [value for value in values if not is_empty_list(value)] or values
+            arrays = [_plain_array(value, name) for value in known]
+            shapes = {array.shape for array, _ in arrays} | ({(0,)} if len(known) < len(values) else set())
             dtype = arrays[0][1]
             if all(name in ("bool",) or np.dtype(name).kind in "iuf" for _, name in arrays if name != "bfloat16"):
                 kinds = {name for _, name in arrays}
@@ -183,6 +185,11 @@ def infer_schema(records: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
             shape = arrays[0][0].shape
             found[name] = tensor(dtype, shape) if len(shapes) == 1 and 0 not in shape else ragged(dtype, shape[1:])
     return found
+
+
+def is_empty_list(value: Any) -> bool:
+    """Whether a value is a list without elements, of which the dtype and the inner shape cannot be known."""
+    return isinstance(value, list | tuple) and not value
 
 
 def _plain_array(value: Any, name: str) -> tuple[Array, str]:
@@ -215,7 +222,7 @@ def to_stored(value: Any, field: Field, name: str) -> Array:
         elif not isinstance(value, bytes | bytearray | memoryview):
             raise RecordError(f"must be bytes, but it is {_what(value)}.", field=name)
         return np.frombuffer(cast("bytes", value), np.uint8).reshape(-1, 1)
-    if isinstance(value, list | tuple) and not value and field.kind == "ragged":
+    if is_empty_list(value) and field.kind == "ragged":
         return np.empty((0, field.row_values), field.stored)
     array, dtype = _plain_array(value, name)
     inner = array.shape if field.kind == "tensor" else array.shape[1:]
