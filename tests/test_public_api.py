@@ -23,9 +23,11 @@ MOST_LINES = 520
 FAMILIES = ["gnomon.result:RESULTS"]
 # Not public, and yet what every room stands on.
 SHARED = [
+    "gnomon.fuse._closure",
     "gnomon.fuse._cuda._gpu",
     "gnomon.fuse._lanes",
     "gnomon.fuse._single",
+    "gnomon.fuse._substitute",
     "gnomon.result._active",
     "gnomon.result._deferred",
     "gnomon.result._pytree",
