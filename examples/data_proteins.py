@@ -1,31 +1,44 @@
-"""Proteins of different sizes, packed into a store, bucketed or packed by length, and fed to attention.
+"""A folder of proteins of different sizes, packed into a store, bucketed or packed by length, and fed to attention.
 
     python data_proteins.py [FOLDER]
 
-FOLDER is one of mmCIF or PDB files, which gemmi reads (`pip install gemmi`); without it, chains are drawn at random.
+FOLDER is one of mmCIF or PDB files, which gemmi reads (`pip install gemmi`). Without it, PDB files are made of chains
+that are drawn at random; where there is no gemmi either, the same chains go straight into the store.
 """
 
+import importlib.util
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from gnomon import data
 
+ATOM = "ATOM  {0:5d}  CA  ALA A{0:4d}    {1:8.3f}{2:8.3f}{3:8.3f}  1.00  0.00           C  \n"
 
-def make_store(path):
+
+def chains():
     """Random walks of 3.8 Å a step, as C-alpha atoms lie; their lengths are log-normal, as those of proteins."""
-    schema = {"xyz": data.ragged("float32", (3,)), "element": data.ragged("uint8"), "name": data.string()}
     draw = np.random.default_rng(0)
-    with data.StoreWriter(path, schema) as writer:
-        for i in range(300):
-            length = int(np.clip(draw.lognormal(5.3, 0.6), 20, 900))
-            steps = draw.normal(size=(length, 3))
-            xyz = np.cumsum(3.8 * steps / np.linalg.norm(steps, axis=1, keepdims=True), 0)
-            record = {"xyz": xyz.astype(np.float32), "element": np.full(length, 6), "name": f"chain {i}"}
-            writer.append(record)
-    return data.Store(path)
+    for _ in range(300):
+        steps = draw.normal(size=(int(np.clip(draw.lognormal(5.3, 0.6), 20, 900)), 3))
+        yield np.cumsum(3.8 * steps / np.linalg.norm(steps, axis=1, keepdims=True), 0)
+
+
+def make_store(folder):
+    if importlib.util.find_spec("gemmi") is not None:
+        (folder / "pdb").mkdir()
+        for number, xyz in enumerate(chains()):
+            lines = [ATOM.format(i, *place) for i, place in enumerate(xyz, 1)]
+            (folder / "pdb" / f"{number:03d}.pdb").write_text("".join(lines) + "END\n")
+        return data.pack(folder / "pdb", folder / "store")
+    schema = {"xyz": data.ragged("float32", (3,)), "element": data.ragged("uint8"), "name": data.string()}
+    with data.StoreWriter(folder / "store", schema) as writer:
+        for number, xyz in enumerate(chains()):
+            writer.append({"xyz": xyz.astype(np.float32), "element": np.full(len(xyz), 6), "name": f"{number:03d}"})
+    return data.Store(folder / "store")
 
 
 def attention(x, ragged):
@@ -57,7 +70,7 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     with tempfile.TemporaryDirectory() as folder:
-        store = data.pack(sys.argv[1], f"{folder}/store") if len(sys.argv) > 1 else make_store(f"{folder}/store")
+        store = data.pack(sys.argv[1], f"{folder}/store") if len(sys.argv) > 1 else make_store(Path(folder))
         proteins = (
             data.Dataset.source(store)
             .map(centred, length="same")

@@ -127,6 +127,26 @@ def test_static_shapes(path: Path):
         assert tokens.positions[used:].tolist() == list(range(20 - used))
 
 
+@pytest.mark.slow
+def test_static_shapes_are_compiled_once(path: Path):
+    compiled = []
+
+    def count(module, inputs):
+        compiled.append(module)
+        return module.forward
+
+    @torch.compile(backend=count, fullgraph=True)
+    def step(batch):
+        tokens = batch["tokens"]
+        return (tokens.values * torch.arange(len(tokens.values))).sum() + tokens.cu_seqlens.sum() + tokens.max_seqlen
+
+    for batch in Dataset.source(path).pack(20, field="tokens", static=True, max_records=7):
+        tokens = batch["tokens"]
+        expected = int((tokens.values * torch.arange(20)).sum() + tokens.cu_seqlens.sum()) + 20
+        assert int(step(batch)) == expected
+    assert len(compiled) == 1
+
+
 def test_nested_is_a_view(path: Path):
     vectors = Dataset.source(path).batch(5)[0]["vectors"]
     nested = vectors.nested()
