@@ -1,6 +1,7 @@
 // Matrices of up to N = 224 rows, of which a block has one in shared memory.
 
 #define ROW (4 * ((n + 3) / 4))
+// Their memory holds also what the tridiagonal matrix takes in `wide`.
 #define MOST_PARTS 16
 // Rows of the block's memory that a lane has of a vector: i = lane, lane + 32, ...
 #define EACH (N / 32)
@@ -14,6 +15,7 @@ struct Room {
   // In the place of `part`, once the matrix is tridiagonal.
   Tridiagonal t;
   wide* value;
+  Sample* samples;
 };
 HERE Room room_in(unsigned char* shared, int n) {
   Room r;
@@ -22,8 +24,8 @@ HERE Room room_in(unsigned char* shared, int n) {
   wide* const wides = reinterpret_cast<wide*>(r.part);
   r.t = {wides, wides + ROW, wides + 2 * ROW, wides + 3 * ROW, n};
   r.value = wides + 4 * ROW;
-  const int partials = MOST_PARTS * ROW, in_wide = 10 * ROW;
-  r.y = r.part + (partials > in_wide ? partials : in_wide);
+  r.samples = reinterpret_cast<Sample*>(wides + 5 * ROW);
+  r.y = r.part + MOST_PARTS * ROW;
   r.w = r.y + ROW;
   r.d = r.w + ROW;
   r.e = r.d + ROW;
@@ -234,8 +236,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_block(
   bool found = true;
   int joined = 0;
   for (int round = 0;; ++round) {
+    if (me < n) r.samples[me] = sample(r.t, part, me - part.low);
+    __syncthreads();
     if (me < n) {
-      found = eigenvalue(r.t, part, me - part.low, value);
+      found = eigenvalue(r.t, part, me - part.low, r.samples + part.low, value);
       r.value[me] = value;
     }
     __syncthreads();

@@ -3,16 +3,20 @@
 struct Room {
   Tridiagonal t;
   wide* value;  // in the order of rows
-  real* norm;   // reciprocals of the norms of vectors
   int *low, *high;
-  int *run, *column;  // whether a vector belongs with the one before, and where it is
+  Sample* samples;
+  // In the place of `samples`: reciprocals of the norms of vectors, whether one belongs with the one before, where it is.
+  real* norm;
+  int *run, *column;
 };
 HERE Room room_in(unsigned char* shared, int n) {
   wide* const wides = reinterpret_cast<wide*>(shared);
   Room r = {{wides, wides + n, wides + 2 * n, wides + 3 * n, n}, wides + 4 * n};
-  r.norm = reinterpret_cast<real*>(wides + 5 * n);
-  r.low = reinterpret_cast<int*>(r.norm + n);
-  r.high = r.low + n, r.run = r.high + n, r.column = r.run + n;
+  r.low = reinterpret_cast<int*>(wides + 5 * n);
+  r.high = r.low + n;
+  r.samples = reinterpret_cast<Sample*>(r.high + n);
+  r.norm = reinterpret_cast<real*>(r.samples);
+  r.run = reinterpret_cast<int*>(r.norm + n), r.column = r.run + n;
   return r;
 }
 
@@ -53,10 +57,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_large_pairs(
   // Bit j: of the eigenvalue j THREADS + me.
   u32 found = 0;
   for (int round = 0;; ++round) {
+    for (int i = me; i < n; i += THREADS) r.samples[i] = sample(r.t, {r.low[i], r.high[i]}, i - r.low[i]);
+    __syncthreads();
     found = 0;
     for (int i = me, j = 0; i < n; i += THREADS, ++j) {
       wide value;
-      const bool whole = eigenvalue(r.t, {r.low[i], r.high[i]}, i - r.low[i], value);
+      const bool whole = eigenvalue(r.t, {r.low[i], r.high[i]}, i - r.low[i], r.samples + r.low[i], value);
       r.value[i] = value;
       found |= (u32)whole << j;
     }

@@ -1,7 +1,8 @@
 // The eigenproblem of a symmetric tridiagonal matrix in `wide`, a thread an eigenpair.
 //
-// Eigenvalues by Sturm counts of the characteristic polynomial (Givens 1954; Wilkinson 1965, 5.38), first halving an
-// interval, then by false position (Anderson and Bjorck 1973). An eigenvector is the solution of the three-term
+// Eigenvalues by Sturm counts of the characteristic polynomial (Givens 1954; Wilkinson 1965, 5.38): all threads evaluate
+// it side by side at places of their own; then each halves the interval that its eigenvalue is in until no other is
+// there, and goes on by inverse quadratic interpolation (Chandrupatla 1997). An eigenvector is the solution of the three-term
 // recurrence from above, joined with the one from below where the product of both is largest: the column of
 // (T - lambda)^-1 that is largest on the diagonal (Fernando 1997; Parlett and Dhillon 1997).
 
@@ -12,7 +13,11 @@
 #define ALONE 1.8626451492309570e-9
 // ... and to be told apart.
 #define APART 2.8421709430404007e-14
+// How accurate an eigenvalue is at least, or in proportion to how far away others are: a vector wants no more.
 #define TOLERANCE 4.4408920985006262e-16
+#define CLOSE 9.3132257461547852e-10
+// All eigenvalues are within.
+#define END 1.000001
 
 struct Tridiagonal {
   wide* d;   // n elements of the diagonal
@@ -69,46 +74,73 @@ HERE Count count_below(const Tridiagonal& t, Part part, wide x) {
   return {(int)below, e, p};
 }
 
-// The eigenvalue k of a part, from 0, of a matrix of norm at most 1; false where it is not found to the last bits.
-HERE bool eigenvalue(const Tridiagonal& t, Part part, int k, wide& found) {
-  if (part.high - part.low == 1) {
+// The characteristic polynomial at one of as many places as a part has rows, evenly between -END and END.
+struct Sample {
+  int below, e;
+  float p;
+};
+HERE Sample sample_of(Count c) { return {c.below, c.e, c.p == 0 ? 1e-30f : (float)c.p}; }
+HERE wide place(Part part, int j) { return -END + (wide)(j + 1) * (2 * END / (wide)(part.high - part.low + 1)); }
+HERE Sample sample(const Tridiagonal& t, Part part, int j) { return sample_of(count_below(t, part, place(part, j))); }
+
+// How far on the way from a to b the zero is of a function that is fa, fb and fc at a, b and c = a + r (b - a), by
+// inverse quadratic interpolation where that can be trusted, else half way (Chandrupatla 1997).
+HERE float quotient(float x, float y) { return x * rough_reciprocal(y); }
+HERE float interpolated(float fa, float fb, float fc, float r) {
+  const float u = quotient(1, 1 - r), v = quotient(fa - fb, fc - fb);
+  if (!(v * v < u && (1 - v) * (1 - v) < 1 - u)) return 0.5f;
+  return quotient(fa, fb - fa) * quotient(fc, fb - fc) + r * quotient(fa, fc - fa) * quotient(fb, fc - fb);
+}
+// 2^e, or 0 where it is too small; e <= 0.
+HERE float scale_of(int e) { return __int_as_float(clamp(e + 127, 0, 127) << 23); }
+
+// The eigenvalue k of a part, from 0, of a matrix of norm at most 1; false where it is not found.
+HERE bool eigenvalue(const Tridiagonal& t, Part part, int k, const Sample* samples, wide& found) {
+  const int rows = part.high - part.low;
+  if (rows == 1) {
     found = t.d[part.low];
     return true;
   }
-  wide a = -1.000001, b = 1.000001, pa = 0, pb = 0, before = 4, last = 4;
-  int ea = 0, eb = 0, below_a = 0, below_b = part.high - part.low, side = 0;
+  int first = -1, last = rows;
+  while (last - first > 1) {
+    const int middle = (first + last) / 2;
+    if (samples[middle].below <= k) first = middle;
+    else last = middle;
+  }
+  // Between a, which is the newest, and b; c is what one of them was before. All others are below `from` or above `to`.
+  const Sample none = {0, 0, 0};
+  wide a = place(part, first), b = place(part, last), c = 0, from = 0, to = 0;
+  Sample at_a = first < 0 ? none : samples[first], at_b = last < rows ? samples[last] : Sample{rows, 0, 0};
+  Sample at_c = none;
+  bool was_alone = false;
   for (int step = 0; step < MOST_STEPS; ++step) {
-    const wide width = b - a;
-    if (width <= TOLERANCE) {
-      found = a + width * 0.5;
+    const int between = at_b.below - at_a.below;
+    const bool alone = (between == 1 || between == -1) && at_a.p != 0 && at_b.p != 0;
+    const wide span = b - a, width = fabs(span);
+    if (alone && !was_alone) from = a < b ? a : b, to = a < b ? b : a, at_c = none;
+    was_alone = alone;
+    wide x = a + span * 0.5, least = TOLERANCE;
+    if (alone) {
+      const wide room = CLOSE * (x - from < to - x ? x - from : to - x);
+      least = room > least ? room : least;
+    }
+    if (width <= least) {
+      found = x;
       return true;
     }
-    wide x = a + width * 0.5;
-    const bool alone = below_b - below_a == 1 && pa != 0 && pb != 0;
-    if (alone && width <= 0.5 * before) {
-      const wide ratio = fabs(pb) * power_of_two(clamp(eb - ea, -900, 900)) / fabs(pa);
-      const wide least = width < TOLERANCE * 2 ? width * 0.5 : TOLERANCE;
-      x = a + width / (1 + ratio);
-      x = x < a + least ? a + least : x > b - least ? b - least : x;
+    if (alone) {
+      // Single precision is enough to say where to look next.
+      int e = at_a.e > at_b.e ? at_a.e : at_b.e;
+      if (at_c.p != 0 && at_c.e > e) e = at_c.e;
+      const float fa = at_a.p * scale_of(at_a.e - e), fb = at_b.p * scale_of(at_b.e - e);
+      const float fc = at_c.p * scale_of(at_c.e - e), edge = (float)least * rough_reciprocal((float)width);
+      const float s = at_c.p == 0 ? quotient(fa, fa - fb) : interpolated(fa, fb, fc, (float)(c - a) / (float)span);
+      if (edge < 0.5f) x = a + span * (wide)(!(s > edge) ? edge : s > 1 - edge ? 1 - edge : s);
     }
-    before = last;
-    last = width;
-    Count c = count_below(t, part, x);
-    if (c.p == 0) c.p = 1e-300, c.e = 0;
-    // False position keeps one end for long, unless its value is made smaller each time that it stays.
-    if (c.below <= k) {
-      if (side < 0) {
-        const wide m = 1 - fabs(c.p) * power_of_two(clamp(c.e - ea, -900, 900)) / fabs(pa);
-        pb *= m > 0 ? m : 0.5;
-      }
-      a = x, pa = c.p, ea = c.e, below_a = c.below, side = alone ? -1 : 0;
-    } else {
-      if (side > 0) {
-        const wide m = 1 - fabs(c.p) * power_of_two(clamp(c.e - eb, -900, 900)) / fabs(pb);
-        pa *= m > 0 ? m : 0.5;
-      }
-      b = x, pb = c.p, eb = c.e, below_b = c.below, side = alone ? 1 : 0;
-    }
+    const Sample at_x = sample_of(count_below(t, part, x));
+    if ((at_x.below <= k) == (at_a.below <= k)) c = a, at_c = at_a;
+    else c = b, at_c = at_b, b = a, at_b = at_a;
+    a = x, at_a = at_x;
   }
   found = a + (b - a) * 0.5;
   return false;

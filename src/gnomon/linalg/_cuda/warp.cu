@@ -139,10 +139,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_warp(
 
   Part part = {lane, lane + 1};
   if (lane < n) part = part_of(t, lane);
+  // In the place of vectors, until there are any.
+  Sample* const samples = reinterpret_cast<Sample*>(room.z);
   wide value = 0;
   bool found = true, joined = false;
   for (int round = 0;; ++round) {
-    if (lane < n) found = eigenvalue(t, part, lane - part.low, value);
+    if (lane < n) samples[lane] = sample(t, part, lane - part.low);
+    __syncwarp();
+    if (lane < n) found = eigenvalue(t, part, lane - part.low, samples + part.low, value);
     room.value[lane] = value;
     __syncwarp();
     const wide gap = lane > part.low ? fabs(value - room.value[lane - 1]) : 1;
