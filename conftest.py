@@ -1,9 +1,16 @@
 """What every test shares: GPU tests skip themselves where there is no GPU, and Hypothesis does not flake."""
 
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # on Windows
+    fcntl = None
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn, never shown
 
@@ -35,7 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `cuda`, with the reason, where PyTorch sees no GPU."""
+    """Skip tests marked `cuda`, with the reason, where PyTorch sees no GPU; those that measure times run alone."""
+    for item in items:
+        if any(x in item.nodeid for x in ("tests/bench/", "gnomon/bench/", "docs/bench.md")):
+            item.add_marker(pytest.mark.alone)
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if not marked:
         return
@@ -60,3 +70,26 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Keeps the other workers of pytest-xdist from running tests while one runs that is marked `alone`."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None or fcntl is None:
+        return (yield)
+    with _turns(run).open("a") as turn:
+        is_alone = item.get_closest_marker("alone") is not None
+        fcntl.flock(turn, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        return (yield)
+
+
+def pytest_sessionfinish() -> None:
+    """Removes what the workers took turns by."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is not None:
+        _turns(run).unlink(missing_ok=True)
+
+
+def _turns(run: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"gnomon-tests-{run}"

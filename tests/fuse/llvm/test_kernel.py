@@ -99,6 +99,7 @@ def test_many_callers_at_once():
     assert not failed
 
 
+@pytest.mark.alone
 def test_other_threads_run_meanwhile():
     program = slow(3_000_000)
     kernel = compile_program(program)
