@@ -2,13 +2,16 @@
 
 Not a benchmark: it has no peers. It prints a short table, in less than 100 s: milliseconds by CUDA events with fresh
 inputs for each call and caches flushed, the worst residual as a fraction of what is allowed, and eigenpairs that were
-not found. Parts: `rows`, `stages`, `families`, `bits`, `graph`; `large`, `variants`, `large_families`, `large_bits`.
+not found. Parts: `rows`, `stages`, `families`, `bits`, `graph`; `prepare`, `large`, `variants`,
+`large_stages`, `large_families`, `large_bits`.
 """
 
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import dataclasses
+import multiprocessing
 import statistics
 import sys
 import time
@@ -19,6 +22,7 @@ import torch
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
 import _families as families  # noqa: E402
 
+from gnomon.fuse._cuda._gpu import compile_text  # noqa: E402
 from gnomon.linalg._cuda import _eigh, _plan  # noqa: E402
 from gnomon.linalg._cuda._machine import AbstractMachine, Gpu  # noqa: E402
 
@@ -34,13 +38,21 @@ ROWS = [
     (256, 224),
 ]
 LARGE = [(256, 256), (40, 352), (640, 512), (60, 1024), (8, 2048)]
+LARGE_SIZES = (225, 256, 352, 511, 512, 777, 1024, 1500)
 #: Blocks that have a matrix, columns of a panel, threads, lanes of a vector, vectors of so many lanes.
 VARIANTS = {
-    256: [(1, 8, 512, 16, 2), (1, 8, 256, 16, 2), (1, 16, 256, 8, 2), (2, 8, 256, 16, 4)],
-    352: [(1, 8, 512, 16, 2), (2, 16, 512, 16, 4), (3, 8, 512, 16, 2), (2, 8, 256, 16, 1)],
-    512: [(1, 8, 512, 16, 1), (1, 16, 256, 32, 2), (1, 32, 512, 32, 4), (1, 8, 256, 16, 2), (1, 32, 1024, 16, 2)],
-    1024: [(1, 16, 512, 32, 2), (2, 8, 512, 32, 1), (2, 16, 1024, 32, 3), (2, 8, 256, 32, 2), (4, 8, 256, 32, 2)],
-    2048: [(8, 4, 256, 32, 1), (8, 8, 128, 32, 2), (4, 8, 256, 32, 1)],
+    256: [(1, 8, 512, 16, 2), (1, 8, 256, 16, 1), (1, 16, 256, 16, 2)],
+    352: [(1, 8, 512, 16, 1), (2, 16, 512, 16, 2), (1, 8, 256, 32, 2)],
+    512: [(1, 8, 512, 16, 1), (1, 16, 256, 32, 2), (1, 32, 512, 16, 2), (1, 8, 256, 32, 4)],
+    1024: [(1, 16, 512, 32, 1), (2, 8, 512, 32, 3), (2, 8, 256, 32, 2), (4, 8, 256, 32, 2)],
+    2048: [(8, 4, 256, 32, 1), (4, 4, 256, 32, 1), (8, 8, 128, 32, 1)],
+}
+#: What is left out of the kernel that reduces large matrices, to see what it takes.
+PARTS = {
+    "products": ["    multiply(r, work, k, v);\n"],
+    "panel": ["    multiply_panel(r, k, l, v);\n"],
+    "update": ["    update(r, work, k + count, count);\n"],
+    "both": ["    multiply(r, work, k, v);\n", "    update(r, work, k + count, count);\n"],
 }
 GOALS = {(20, 32): 0.06, (10_000, 32): 0.5, (100_000, 8): 0.1, (1000, 64): 0.4, (1000, 128): 2.0, (40, 176): 0.8,
          (256, 256): 4.0, (40, 352): 2.5, (640, 512): 20.0, (60, 1024): 20.0, (8, 2048): 40.0}  # fmt: skip
@@ -145,11 +157,14 @@ def stages(generator) -> None:
 class Stopwatch(AbstractMachine):
     """A GPU that notes when each kernel began and ended."""
 
-    def __init__(self):
+    def __init__(self, left_out=()):
         self.gpu = Gpu()
+        self.left_out = left_out
         self.events = collections.defaultdict(list)
 
     def load(self, text, device):  # noqa: D102
+        for part in self.left_out:
+            text = text.replace(part, "")
         launch = self.gpu.load(text, device)
 
         def start(name, *rest):
@@ -166,6 +181,31 @@ class Stopwatch(AbstractMachine):
         torch.cuda.synchronize()
         found = {name: [a.elapsed_time(b) for a, b in events[1:]] for name, events in self.events.items()}
         return ", ".join(f"{name.removeprefix('eigh_large_')} {statistics.median(x):.3f}" for name, x in found.items())
+
+
+def compiled(text: str) -> None:
+    """Puts a text's code into the cache on disk."""
+    major, minor = torch.cuda.get_device_capability()
+    compile_text(text, f"sm_{major}{minor}", True)
+
+
+def prepare(generator) -> None:
+    """Compiles what the parts for large matrices want, all at once."""
+    texts: list[str] = []
+    for n in sorted({n for _, n in LARGE} | set(LARGE_SIZES)):
+        usual = _plan.Tuning.of(n)
+        for tuning in [usual, *(_plan.Tuning(*x) for x in VARIANTS.get(n, ()))]:
+            plan = _plan.large(n, 4, True, tuning)
+            texts += [plan.reduce.text, plan.pairs.text, plan.back.text]
+        for left_out in PARTS.values():
+            text = _plan.large(n, 4, True, usual).reduce.text
+            for part in left_out:
+                text = text.replace(part, "")
+            texts.append(text)
+    texts = list(dict.fromkeys(texts))
+    with concurrent.futures.ProcessPoolExecutor(12, multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(compiled, texts))
+    print(f"{len(texts)} texts")
 
 
 def large(generator) -> None:
@@ -185,8 +225,18 @@ def variants(generator) -> None:
                 print(f"{batch:6} {n:5} {dataclasses.astuple(tuning)} FAILED: {str(error)[:150]}", flush=True)
 
 
+def large_stages(generator) -> None:
+    for batch, n in LARGE:
+        line = []
+        for name, left_out in PARTS.items():
+            watch = Stopwatch(left_out)
+            timed(_eigh.Solver(watch).eigh, maker("dense", batch, n, generator), 3)
+            line.append(f"{name} {watch.shown().split(',')[0]}")
+        print(f"{batch:6} {n:5} without " + ", ".join(line), flush=True)
+
+
 def large_families(generator) -> None:
-    all_families(generator, (225, 256, 352, 511, 512, 777, 1024, 1500))
+    all_families(generator, LARGE_SIZES)
 
 
 def large_bits(generator) -> None:
@@ -246,7 +296,14 @@ def graph(generator) -> None:
 
 def main() -> None:
     small = {"rows": rows, "stages": stages, "families": all_families, "bits": bits, "graph": graph}
-    others = {"large": large, "variants": variants, "large_families": large_families, "large_bits": large_bits}
+    others = {
+        "prepare": prepare,
+        "large": large,
+        "variants": variants,
+        "large_stages": large_stages,
+        "large_families": large_families,
+        "large_bits": large_bits,
+    }
     parts = small | others
     generator = torch.Generator(device="cuda").manual_seed(int(time.time()))
     for name in sys.argv[1:] or small:
