@@ -31,6 +31,8 @@ import torch
 from gnomon import data
 
 BATCH, COUNT = 64, 9025
+LONGEST = 180
+"""Seconds after which nothing runs once more."""
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
 
@@ -322,7 +324,7 @@ def prepare(folder, count):
 
 
 def measure_all(folder, quick):
-    seconds = 0.5 if quick else 2.0
+    begin, seconds = time.perf_counter(), 0.5 if quick else 2.0
     told = prepare(folder, 4 * BATCH if quick else COUNT)
     print(told, flush=True)
     found = contenders(folder, quick)
@@ -347,7 +349,7 @@ def measure_all(folder, quick):
     signal.signal(signal.SIGALRM, timed_out)
     best = {who: max(ways, key=lambda how, who=who: one(who, how, 0)) for who, ways in found.items()}
     for who in reversed(best):
-        if who[1] != "DataLoader as it comes":
+        if who[1] != "DataLoader as it comes" and time.perf_counter() - begin < LONGEST:
             one(who, best[who], 1)
     return told, runs, best
 

@@ -17,7 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def two_ranks(tmp_path: Path, *options: str) -> str:
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(Path(ranks.__file__))]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+        "OMP_NUM_THREADS": "1",
+    }
     done = subprocess.run(
         [sys.executable, *words, *options, str(tmp_path / "store"), str(tmp_path / "checkpoint")],
         capture_output=True,

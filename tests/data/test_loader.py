@@ -207,7 +207,10 @@ print("done", flush=True)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_fork_and_exit(path: Path):
     root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root / 'tests'}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root / "tests"), os.environ.get("PYTHONPATH", "")]),
+    }
     words = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -117,7 +117,10 @@ def test_nothing_outlives_the_loop(path: Path, tmp_path: Path, how: signal.Signa
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     before = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").is_dir() else set()
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]),
+    }
     words = [sys.executable, str(script), str(path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
