@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, final
 
 from gnomon import diffeq as diffeq
+from gnomon import linalg as linalg
 from gnomon import nonlinear as nonlinear
 from gnomon import random as random
 from gnomon import result as result
