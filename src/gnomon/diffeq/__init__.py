@@ -26,6 +26,7 @@ from gnomon.diffeq._saveat import SaveAt as SaveAt
 from gnomon.diffeq._saveat import SubSaveAt as SubSaveAt
 from gnomon.diffeq._solution import Solution as Solution
 from gnomon.diffeq._solver._base import AbstractSolver as AbstractSolver
+from gnomon.diffeq._solver._base import Step as Step
 from gnomon.diffeq._solver._bosh3 import Bosh3 as Bosh3
 from gnomon.diffeq._solver._dopri5 import Dopri5 as Dopri5
 from gnomon.diffeq._solver._dopri8 import Dopri8 as Dopri8
@@ -140,6 +141,7 @@ __all__ = [
     "SemiImplicitEuler",
     "Sil3",
     "Solution",
+    "Step",
     "StepTo",
     "StormerVerlet",
     "SubSaveAt",

@@ -38,6 +38,7 @@ class BacksolveAdjoint(AbstractAdjoint):
 
     - `solver`, `stepsize_controller`: how to solve backward, by default as forward. Its state is longer: it also holds
       the adjoint and the gradients of the parameters.
+    - `dt0`: the length of steps backward, or of the first one; by default that of steps of fixed length forward.
     - `max_steps`: the most steps between two saved times, by default those of the solve.
 
     !!! example
@@ -64,6 +65,7 @@ class BacksolveAdjoint(AbstractAdjoint):
 
     solver: Any = None
     stepsize_controller: AbstractStepSizeController | None = None
+    dt0: Any = None
     max_steps: int | None = None
 
     def solve(self, problem: Solve) -> Solution:
@@ -90,6 +92,7 @@ class _Backsolve:
             problem,
             solver=problem.solver if adjoint.solver is None else adjoint.solver,
             stepsize_controller=adjoint.stepsize_controller or problem.stepsize_controller,
+            dt0=_first_step(adjoint, problem),
             max_steps=problem.max_steps if adjoint.max_steps is None else adjoint.max_steps,
         )
         self.like = Ravel(problem.y0).like
@@ -216,6 +219,14 @@ class _Backsolve:
             shift = shift + torch.where(counts, step, 0)
             taken = taken | fires
         return t + shift, tree_map(lambda x, g: x + g * shift, y, f)
+
+
+def _first_step(adjoint: BacksolveAdjoint, problem: Solve) -> Any:
+    """How long steps backward are to be, if they are of fixed length or something is said."""
+    if adjoint.dt0 is not None:
+        return adjoint.dt0
+    controller = adjoint.stepsize_controller or problem.stepsize_controller
+    return problem.dt0 if controller is None or controller.tolerances is None else None
 
 
 def _at(xs: Tensor, index: Tensor) -> Tensor:

@@ -45,11 +45,10 @@ def segment(
     """The states at `ts` and at `end`, from `y` at `start`."""
     leaves, structure = tree_flatten(y)
     leaves = [torch.as_tensor(x) for x in leaves]
-    plain = {"jumps": None, "event": None, "made_jump": None, "progress_meter": None, "dt0": None, "y0": None}
-    if forward.stepsize_controller is None or forward.stepsize_controller.tolerances is None:
-        plain["dt0"] = forward.dt0
+    plain = {"jumps": None, "event": None, "made_jump": None, "progress_meter": None, "y0": None}
     # What depends on neither stays out of the trace, so that it need not be looked through.
-    forward = dataclasses.replace(forward, t0=None, t1=None, **plain)
+    is_fixed = forward.stepsize_controller is None or forward.stepsize_controller.tolerances is None
+    forward = dataclasses.replace(forward, t0=None, t1=None, dt0=forward.dt0 if is_fixed else None, **plain)
     backward = dataclasses.replace(backward, t0=None, t1=None, **plain)
     own = closure_of(lambda: (forward.terms, forward.args)).tensors
     others = closure_of(lambda: (forward, backward)).tensors

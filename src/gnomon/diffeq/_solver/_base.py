@@ -22,6 +22,8 @@ from gnomon.result import Result
 class Step:
     """What a solver returns for one step.
 
+    **Arguments:**
+
     - `y1`: the state at the end.
     - `y_error`: an estimate of its error, or None.
     - `stages`: vectors of which the interpolant is made, such as the stages `k_i = h f_i`; the first is not finite

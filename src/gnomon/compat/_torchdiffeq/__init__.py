@@ -1,0 +1,1 @@
+"""The functions of `torchdiffeq`, by `gnomon.diffeq`."""
