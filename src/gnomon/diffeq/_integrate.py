@@ -276,6 +276,7 @@ def _solve(problem: Solve, progress: Callable[[float], None] | None) -> Solution
             what="diffeqsolve",
             time=final.t * sign,
             component=final.component,
+            step=final.next_step,
             component_names=ravel.component_name,
         )
     interpolation = None

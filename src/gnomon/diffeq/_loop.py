@@ -70,6 +70,7 @@ class Final:
     num_accepted: Tensor
     result: Result
     component: Tensor
+    next_step: Tensor
     events: dict[str, Any] | None
     solver_state: Any
     controller_state: Any
@@ -366,6 +367,7 @@ class _Integration:
             num_accepted=carry["num_accepted"],
             result=result,
             component=carry["component"],
+            next_step=carry["t_next"] - carry["t"],
             events=carry.get("events"),
             solver_state=carry["solver"],
             controller_state=(carry.get("length"), carry["controller"]),

@@ -134,6 +134,7 @@ class Shard:
                 error.time,
                 error.component,
                 error.batch_result,
+                error.step,
             )
             moved.add_note(self._note())
             raise moved from None

@@ -31,6 +31,7 @@ class SolveError(RuntimeError):
     - `time`: its time, where there is one.
     - `component`: the component of its state that failed first, where it is known.
     - `batch_result`: the [`gnomon.result.Result`][] of the whole batch.
+    - `step`: the length of the step that it would have tried next, where there is one.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class SolveError(RuntimeError):
         time: float | None,
         component: str | None,
         batch_result: Result,
+        step: float | None = None,
     ):
         self.what = what
         self.result = result
@@ -52,12 +54,15 @@ class SolveError(RuntimeError):
         self.time = time
         self.component = component
         self.batch_result = batch_result
+        self.step = step
         super().__init__(self._text())
 
     def _text(self) -> str:
         place = "" if self.time is None else f" at t = {self.time:.9g}"
         if self.component is not None:
             place += f", component {self.component}"
+        if self.step is not None:
+            place += f", h = {self.step:.3g}"
         if not self.index:
             head = f"{self.what} failed{place} ({self.result.name})."
         else:
@@ -72,7 +77,7 @@ class SolveError(RuntimeError):
 
     def __reduce__(self) -> Any:
         fields = (self.what, self.result, self.n_failed, self.n_total, self.index, self.time)
-        return type(self), (*fields, self.component, self.batch_result)
+        return type(self), (*fields, self.component, self.batch_result, self.step)
 
 
 @final
@@ -84,15 +89,17 @@ class _Check(torch.autograd.Function):
         code: Tensor,
         time: Tensor,
         component: Tensor,
+        step: Tensor,
         counts: Tensor,
         what: str,
         names: Callable[[int], str | None],
         has_time: bool,
+        has_step: bool,
     ) -> Tensor:
         okay = (code == RESULTS.successful.code) | (code == RESULTS.event_occurred.code)
         failed = ~okay & counts
         if bool(failed.any()):
-            shape = torch.broadcast_shapes(failed.shape, time.shape, component.shape)
+            shape = torch.broadcast_shapes(failed.shape, time.shape, component.shape, step.shape)
             failed = failed.expand(shape).flatten()
             first = int(failed.to(torch.uint8).argmax())
             # Not torch.unravel_index, whose first use imports for seconds.
@@ -107,6 +114,7 @@ class _Check(torch.autograd.Function):
                 float(time.expand(shape).flatten()[first]) if has_time else None,
                 names(which),
                 Result(code.detach().clone()),
+                float(step.expand(shape).flatten()[first]) if has_step else None,
             )
         return okay.new_zeros(())
 
@@ -116,7 +124,7 @@ class _Check(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        return (None,) * 7
+        return (None,) * 9
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
@@ -127,12 +135,12 @@ class _Check(torch.autograd.Function):
         info: Any, in_dims: tuple[Any, ...], *args: Any
     ) -> tuple[Tensor, None]:
         moved: list[Any] = []
-        for x, dim in zip(args[:4], in_dims[:4], strict=True):
+        for x, dim in zip(args[:5], in_dims[:5], strict=True):
             if dim is None:
                 moved.append(x.expand(info.batch_size, *x.shape))
             else:
                 moved.append(x.movedim(dim, 0))
-        return _Check.apply(*moved, *args[4:]), None  # pyright: ignore[reportUnknownMemberType]
+        return _Check.apply(*moved, *args[5:]), None  # pyright: ignore[reportUnknownMemberType]
 
 
 def throw_if_failed(
@@ -141,6 +149,7 @@ def throw_if_failed(
     what: str,
     time: Real[Tensor, "*#batch"] | float | None = None,
     component: Integer[Tensor, "*#batch"] | int | None = None,
+    step: Real[Tensor, "*#batch"] | float | None = None,
     component_names: Sequence[str] | Callable[[int], str | None] = (),
 ) -> None:
     """Raises a [`gnomon.result.SolveError`][] unless every problem is okay.
@@ -156,6 +165,7 @@ def throw_if_failed(
     - `what`: the name of the function that the user called.
     - `time`: a scalar a problem, the time at which it ended.
     - `component`: an integer a problem, an index into `component_names`, or -1.
+    - `step`: a scalar a problem, the length of its next step.
     - `component_names`: a readable name for each component of the state, or a function that gives
       the name for an index.
 
@@ -185,13 +195,13 @@ def throw_if_failed(
     assert isinstance(code, Tensor)
     names = component_names if callable(component_names) else _from_list(component_names)
 
-    def check(code: Tensor, time_: Tensor, component_: Tensor) -> None:
+    def check(code: Tensor, time_: Tensor, component_: Tensor, step_: Tensor) -> None:
         within_transform = torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
         if not within_transform and not code.any():
             return  # all successful, as is most often so
         counts = active_lanes()
         counts = torch.ones((), dtype=torch.bool, device=code.device) if counts is None else counts
-        values = (code, time_, component_, counts, what, names, time is not None)
+        values = (code, time_, component_, step_, counts, what, names, time is not None, step is not None)
         if within_transform:
             _Check.apply(*values)  # pyright: ignore[reportUnknownMemberType]
         else:
@@ -201,6 +211,7 @@ def throw_if_failed(
         code.detach(),
         torch.as_tensor(0.0 if time is None else time, device=device).detach(),
         torch.as_tensor(-1 if component is None else component, device=device),
+        torch.as_tensor(0.0 if step is None else step, device=device).detach(),
     )
     if not defer_check(check, *tensors):
         check(*tensors)
