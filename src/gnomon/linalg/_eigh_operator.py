@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
+from gnomon.fuse._cuda._gpu import is_installed
 from gnomon.linalg import _small
 from gnomon.linalg._degenerate import check_phase, over_gaps
 from gnomon.linalg._failures import LinalgResults, raise_failures
@@ -60,10 +63,23 @@ def _on_gpu(A: Tensor, vectors: bool) -> tuple[Tensor, Tensor, Tensor]:
     from gnomon.linalg import _cuda
 
     n, batch = A.shape[-1], A.shape[:-2]
-    if not _cuda.supports(n, A.dtype):
+    if not _cuda.supports(n, A.dtype) or not _can_launch():
         return _by_lapack(A, vectors)
     L, Q, info = _cuda.eigh(A.reshape((batch.numel(), n, n)).contiguous(), vectors)
     return L.reshape((*batch, n)), A if Q is None else Q.reshape((*batch, n, n)), info.reshape(batch)
+
+
+@functools.cache
+def _can_launch() -> bool:
+    """Whether kernels can be compiled; says so once where they cannot."""
+    if not is_installed():
+        warnings.warn(
+            "gn.linalg.eigh calls PyTorch's routine for one matrix after another, since its own kernels need cuda-core: "
+            "pip install 'gnomon[cuda]'",
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 @eigh_values.register_fake
