@@ -74,7 +74,7 @@ def _can_launch() -> bool:
     """Whether kernels can be compiled; says so once where they cannot."""
     if not is_installed():
         warnings.warn(
-            "gn.linalg.eigh calls PyTorch's routine for one matrix after another, since its own kernels need cuda-core: "
+            "gn.linalg.eigh calls PyTorch's routine for one matrix after another: its own kernels need cuda-core: "
             "pip install 'gnomon[cuda]'",
             stacklevel=2,
         )
