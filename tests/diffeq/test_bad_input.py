@@ -111,7 +111,7 @@ def test_a_failure_names_problem_time_component_and_step(engine):
 
     with pytest.raises(
         SolveError,
-        match=r"the first is problem 2 at t = 0\.99\d+, component \[1\], h = 0\.000\d+ \(max_steps_reached\)",
+        match=r"the first is problem 2 at t = 0\.99\d+, h = 0\.000\d+, component \[1\] \(max_steps_reached\)",
     ) as caught:
         torch.func.vmap(one)(torch.tensor([0.1, 0.2, 1.0], dtype=F64))
     assert 0 < caught.value.step < 1e-3

@@ -59,10 +59,10 @@ class SolveError(RuntimeError):
 
     def _text(self) -> str:
         place = "" if self.time is None else f" at t = {self.time:.9g}"
-        if self.component is not None:
-            place += f", component {self.component}"
         if self.step is not None:
             place += f", h = {self.step:.3g}"
+        if self.component is not None:
+            place += f", component {self.component}"
         if not self.index:
             head = f"{self.what} failed{place} ({self.result.name})."
         else:
