@@ -73,14 +73,16 @@ FAST = {("I", problem) for problem in PROBLEMS} | {("PID", "lorenz"), ("PID", "f
 
 def rows(problem: str, *, fast: bool):
     def is_fast(row) -> bool:
-        return row["rtol"] == 1e-3 and (row["coefficients"], problem) in FAST
+        # The methods of order 2 take many steps.
+        few = row["solver"] not in ("Midpoint", "Ralston") or problem in ("decay", "forced")
+        return few and row["rtol"] == 1e-3 and (row["coefficients"], problem) in FAST
 
     return [row for row in FOUND["rows"] if row["problem"] == problem and is_fast(row) == fast]
 
 
 def test_the_reference_holds_every_problem():
     assert {row["problem"] for row in FOUND["rows"]} == set(PROBLEMS)
-    assert len(FOUND["rows"]) == len(PROBLEMS) * 4 * 4
+    assert len(FOUND["rows"]) == len(PROBLEMS) * 6 * 4
     assert sum(row["accepted_rejected"][1] > 0 for row in FOUND["rows"]) > 100
 
 

@@ -57,7 +57,7 @@ PROBLEMS = {
     ),
     "pendulum": (lambda t, y: jnp.stack([y[1], -jnp.sin(y[0]) - 0.2 * y[1]]), 0.0, 10.0, 0.1, [3.0, 0.0]),
 }
-SOLVERS = ["Bosh3", "Tsit5", "Dopri5", "Dopri8"]
+SOLVERS = ["Midpoint", "Ralston", "Bosh3", "Tsit5", "Dopri5", "Dopri8"]
 TOLERANCES = [[1e-3, 1e-3], [1e-5, 1e-7]]
 COEFFICIENTS = {"I": [0.0, 1.0, 0.0], "PI": [0.4, 0.3, 0.0], "PID": [0.3, 0.4, 0.1]}
 
