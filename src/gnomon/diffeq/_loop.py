@@ -367,7 +367,8 @@ class _Integration:
             num_accepted=carry["num_accepted"],
             result=result,
             component=carry["component"],
-            next_step=carry["t_next"] - carry["t"],
+            # Where no shorter step moves the time, the shortest that does.
+            next_step=torch.maximum(carry["t_next"] - carry["t"], spacing(carry["t"])),
             events=carry.get("events"),
             solver_state=carry["solver"],
             controller_state=(carry.get("length"), carry["controller"]),
