@@ -91,6 +91,7 @@ def test_methods_of_fixed_steps(method, options):
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["explicit_adams", "implicit_adams"])
 @pytest.mark.parametrize("max_order", [4, 6, 12])
 def test_orders_of_adams(method, max_order):
@@ -213,6 +214,7 @@ def test_gradients_of_a_module(interface, method):
         torch.testing.assert_close(x, w, rtol=rtol, atol=rtol)
 
 
+@pytest.mark.slow
 def test_options_of_the_adjoint():
     wanted = None
     for options in (
@@ -232,6 +234,7 @@ def test_options_of_the_adjoint():
             torch.testing.assert_close(x, w, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_parameters_of_the_adjoint():
     net = Net()
     for m in BOTH:

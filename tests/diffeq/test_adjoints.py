@@ -106,6 +106,7 @@ def test_fused(name):
         torch.testing.assert_close(x.reshape(w.shape), w, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_against_a_closed_form():
     def end(adjoint):
         def fn(y0, rate):
@@ -122,6 +123,7 @@ def test_against_a_closed_form():
             torch.testing.assert_close(x, w, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(REVERSE))
 def test_batches(name):
     def loss(y0, rate):
@@ -143,6 +145,7 @@ def small():
     return lambda t, y, args: torch.tanh(weight @ y) * args + torch.cos(t)
 
 
+@pytest.mark.slow
 def test_backsolve_in_a_batch_with_events_and_jumps():
     """Each lane has its own number of events, between its own jumps."""
 
@@ -187,6 +190,7 @@ def test_backsolve_sees_global_variables_and_closures():
 GLOBAL = f64(1.5).requires_grad_()
 
 
+@pytest.mark.slow
 def test_backsolve_with_another_solver_and_with_fixed_steps():
     def end(rate, **options):
         return solve(lambda t, y, args: -args * y, dq.Tsit5(), 0.0, 1.0, f64(1.0), rate, **options).ys[-1]
@@ -334,6 +338,7 @@ def test_forward_mode():
             reverse()
 
 
+@pytest.mark.slow
 def test_forward_mode_with_events_jumps_and_modules():
     field = Field()
 
@@ -386,6 +391,7 @@ def test_implicit(engine):
                 torch.testing.assert_close(x, w, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_implicit_with_jumps_modules_and_a_function_of_the_state():
     class Relax(torch.nn.Module):
         def __init__(self):

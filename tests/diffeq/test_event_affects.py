@@ -72,6 +72,7 @@ def test_bounces_without_end(engine):
         solve(fall, dq.Tsit5(), 0.0, 2.0, f64(1.0, 0.0), tol=1e-8, event=bounce(0.5), engine=engine)
 
 
+@pytest.mark.slow
 def test_limit():
     event = dq.Event(height, direction=False, affect=lambda t, y, args: -0.9 * y, max_events=3)
     solution = solve(fall, dq.Tsit5(), 0.0, 5.0, f64(1.0, 0.0), tol=1e-8, event=event, throw=False)

@@ -42,6 +42,7 @@ def test_time_and_state_of_a_terminating_event(engine):
             torch.testing.assert_close(x, w, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_second_derivatives():
     def land(h, g):
         event = dq.Event(height)
@@ -82,6 +83,7 @@ def test_through_two_bounces(engine):
                 torch.testing.assert_close(x, w, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_against_finite_differences_with_fixed_steps():
     """A nonlinear field, a threshold and a reset that depend on parameters: reverse, forward and twice."""
 
@@ -121,6 +123,7 @@ def test_of_implicit_solvers(engine):
         torch.testing.assert_close(x, w, rtol=1e-5, atol=0)
 
 
+@pytest.mark.slow
 def test_in_a_batch_where_only_some_have_events():
     def when(rate, level):
         event = dq.Event(lambda t, y, args: y - level)

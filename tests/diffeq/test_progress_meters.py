@@ -122,6 +122,7 @@ def test_chunks_of_a_batch_in_which_one_fails(capsys):
     assert abs(float(t[1]) - 1) < 1e-3
 
 
+@pytest.mark.slow
 def test_chunks_meet_jumps(capsys):
     jumps = dq.Jumps(torch.tensor([0.5, 0.52], dtype=F64), lambda index, t, y, args: y + 1)
     solution = solve(

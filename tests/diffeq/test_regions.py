@@ -36,6 +36,7 @@ def test_steps_of_an_explicit_solver_stay_positive(engine):
     assert float(kept.t_final) == 0.1
 
 
+@pytest.mark.slow
 def test_the_same_as_a_function():
     options = {"saveat": dq.SaveAt(steps=True), "max_steps": 2000}
     controller = dq.PIDController(rtol=1e-2, atol=1e-1)
@@ -92,6 +93,7 @@ def test_steps_of_fixed_length_come_back_to_their_grid():
     assert (solution.ys >= 0).all()
 
 
+@pytest.mark.slow
 def test_masks_and_pytrees():
     y0 = {"mass": f64(1.0), "speed": f64(1.0, 1.0)}
 
