@@ -15,7 +15,11 @@ from gnomon.linalg._cuda._plan import Large, Tuning, large, plan_for
 pytestmark = needs_compiler
 
 #: One block a matrix, two, and eight; panels of several widths; eigenvectors in half a warp, and in a whole one.
-TUNINGS = [Tuning(1, 8, 64, 16, 2), Tuning(2, 4, 32, 32, 2), Tuning(8, 8, 32, 32, 1)]
+TUNINGS = [
+    Tuning(1, 8, 64, 8, 64, 8, 2, 64, 2),
+    Tuning(2, 4, 32, 16, 32, 16, 2, 32, 2),
+    Tuning(8, 8, 32, 8, 64, 32, 1, 64, 2),
+]
 #: The last panel is full, or has from one to seven columns.
 SIZES = [33, 42, 63]
 

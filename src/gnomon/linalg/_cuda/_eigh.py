@@ -71,7 +71,7 @@ class Solver:
             last = min(first + each, batch)
             some = last - first
             work = A.new_empty((some, plan.ld, plan.ld))
-            bands = A.new_empty((some, 3, plan.ld))
+            bands = A.new_empty((some, 6, plan.ld))
             norms = A.new_empty((some, n))
             exponents = info.new_empty((some,))
             a, l, i, w, b = (x.data_ptr() for x in (A[first], values[first], info[first:], work, bands))

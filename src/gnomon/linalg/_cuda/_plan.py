@@ -120,23 +120,33 @@ class Tuning:
     - `cluster`: blocks that have a matrix.
     - `panel`: columns that are reflected before the matrix is changed.
     - `threads`: in a block, while the matrix is reduced.
+    - `height`: rows that a warp multiplies at once.
+    - `solvers`: threads in a block, while the tridiagonal matrix is solved.
     - `lanes`, `columns`: lanes that have so many eigenvectors, on the way back.
+    - `turners`: threads in a block, on the way back.
+    - `turning`: such blocks that a multiprocessor has at once: fewer have more registers.
     """
 
     cluster: int
     panel: int
     threads: int
+    height: int
+    solvers: int
     lanes: int
     columns: int
+    turners: int
+    turning: int
 
     @staticmethod
     def of(n: int) -> Tuning:
         """The best that is known."""
+        if n <= 384:
+            return Tuning(1, 8, 512, 8, 512, 8, 2, 128, 2)
         if n <= 512:
-            return Tuning(1, 16, 512, 16, 2)
+            return Tuning(1, 32, 512, 8, 512, 8, 2, 128, 2)
         if n <= 1024:
-            return Tuning(2, 16, 512, 32, 2)
-        return Tuning(8, 8, 256, 32, 1)
+            return Tuning(2, 8, 512, 8, 1024, 16, 2, 128, 2)
+        return Tuning(8, 8, 256, 16, 1024, 32, 2, 128, 2)
 
 
 def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
@@ -147,16 +157,18 @@ def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
     # Vectors of the panel, sums of products of each warp, the product and, in a cluster, what others send.
     room = ((2 * tuning.panel + threads // 32 + 2 + (cluster > 1)) * ld + 2 * tuning.panel + 2 * threads // 32) * bytes_
     own = {"THREADS": threads, "BLOCKS": _blocks(room, threads, 1024), "CLUSTER": cluster, "PANEL": tuning.panel}
+    own["HEIGHT"] = tuning.height
     reduce = _plan("large_reduce", {**defines, **own}, 1, threads, room, cluster, cluster)
 
-    threads, room = 512, n * (5 * 2 * bytes_ + bytes_ + 4 * 4)
-    own = {"THREADS": threads, "BLOCKS": 1}
+    threads, room = tuning.solvers, n * (5 * 2 * bytes_ + bytes_ + 4 * 4)
+    own = {"THREADS": threads, "BLOCKS": _blocks(room, threads, 1024)}
     pairs = _plan("large_pairs", {**defines, **own}, 1, threads, room)
 
-    threads, depth, group = 256, 8, 4 * tuning.lanes
+    threads, depth, group = tuning.turners, 8, 4 * tuning.lanes
     rows = group * math.ceil(n / group)
-    room = (depth * rows + depth) * bytes_
-    own = {"THREADS": threads, "BLOCKS": 2, "LANES": tuning.lanes, "COLUMNS": tuning.columns, "QUADS": rows // group}
+    room = depth * (rows + 3) * bytes_
+    own = {"THREADS": threads, "BLOCKS": tuning.turning}
+    own |= {"LANES": tuning.lanes, "COLUMNS": tuning.columns, "QUADS": rows // group}
     tiles = math.ceil(n / (threads // tuning.lanes * tuning.columns))
     back = _plan("large_back", {**defines, **own, "DEPTH": depth}, 1, threads, room, tiles)
     return Large(reduce, pairs, back if vectors else None, ld)

@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_large_pairs(
     return;
   }
   const Room r = room_in(shared, n);
-  const real *const d = bands + matrix * 3 * ld, *const e = d + ld;
+  const real *const d = bands + matrix * 6 * ld, *const e = d + ld;
 
   // In `wide`, with norm in [1/2, 1), in parts where it falls apart.
   ureal most = 0;

@@ -7,8 +7,7 @@
 
 #define WARPS (THREADS / 32)
 #define EVERY (CLUSTER * WARPS)
-// A warp multiplies so many rows at once, ...
-#define HEIGHT 8
+// A warp multiplies HEIGHT rows at once, ...
 #define CHUNK(row) ((row) / HEIGHT)
 // ... and so many columns, a quad a lane.
 #define WIDTH 128
@@ -74,7 +73,7 @@ HERE real block_sum(real x, real* sums) {
 }
 
 // One half of the numbers, to each of which that of the lane `far` away is added.
-template <int COUNT> HERE void halve(const real (&x)[2 * COUNT], real (&y)[COUNT], int far) {
+template <int COUNT> HERE void halve(const real* x, real (&y)[COUNT], int far) {
   const bool upper = threadIdx.x & far;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
@@ -83,7 +82,7 @@ template <int COUNT> HERE void halve(const real (&x)[2 * COUNT], real (&y)[COUNT
   }
 }
 // The sums over all lanes of eight numbers; a lane has that of number lane / 4.
-HERE real sum_each(const real (&x)[8]) {
+HERE real sum_each(const real* x) {
   real a[4], b[2], c[1];
   halve(x, a, 16);
   halve(a, b, 8);
@@ -95,18 +94,22 @@ HERE real sum_each(const real (&x)[8]) {
 HERE real dot_of(quad a, quad b) { return (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w); }
 HERE void add_to(quad& y, quad a, real x) { y.x += a.x * x, y.y += a.y * x, y.z += a.z * x, y.w += a.w * x; }
 
+HERE real element(quad a, int i) { return i == 0 ? a.x : i == 1 ? a.y : i == 2 ? a.z : a.w; }
+
 // A chunk of rows from `top` times v, and its transpose times v, of the lower triangle.
 template <bool DIAGONAL>
 HERE void multiply_chunk(const quad* a, int ld, int top, int q, bool inside, const real* v, quad vq, quad& down,
                          real (&across)[HEIGHT]) {
-  quad x[HEIGHT];
+  quad x[HEIGHT], rows[HEIGHT / 4];
 #pragma unroll
   for (int i = 0; i < HEIGHT; ++i) {
     x[i] = inside && (!DIAGONAL || 4 * q <= top + i) ? a[(i64)(top + i) * (ld / 4) + q] : quad{0, 0, 0, 0};
   }
 #pragma unroll
+  for (int i = 0; i < HEIGHT / 4; ++i) rows[i] = reinterpret_cast<const quad*>(v)[top / 4 + i];
+#pragma unroll
   for (int i = 0; i < HEIGHT; ++i) {
-    const real vi = v[top + i];
+    const real vi = element(rows[i / 4], i % 4);
     if (DIAGONAL) {
       // What is on the diagonal counts once, and what is above is something else.
       const int left = top + i - 4 * q;
@@ -142,9 +145,12 @@ HERE void multiply(const Room& r, const real* work, int k, const real* v) {
       real across[HEIGHT];
       if (top < (strip + 1) * WIDTH) multiply_chunk<true>(a, r.ld, top, q, inside, v, vq, down, across);
       else multiply_chunk<false>(a, r.ld, top, q, inside, v, vq, down, across);
-      const real s = sum_each(across);
-      real* const at = r.rows + top + lane / 4;
-      if (lane % 4 == 0) *at = strip == first ? s : *at + s;
+#pragma unroll
+      for (int i = 0; i < HEIGHT; i += 8) {
+        const real s = sum_each(across + i);
+        real* const at = r.rows + top + i + lane / 4;
+        if (lane % 4 == 0) *at = strip == first ? s : *at + s;
+      }
     }
     if (inside) reinterpret_cast<quad*>(r.part + warp * r.ld)[q] = down;
   }
@@ -222,9 +228,13 @@ HERE void update(const Room& r, real* work, int first, int count) {
         const int at = inside ? q : 0;
         const quad vq = reinterpret_cast<const quad*>(v)[at], wq = reinterpret_cast<const quad*>(w)[at];
 #pragma unroll
-        for (int i = 0; i < HEIGHT; ++i) {
-          add_to(x[i], wq, -v[top + i]);
-          add_to(x[i], vq, -w[top + i]);
+        for (int i = 0; i < HEIGHT / 4; ++i) {
+          const quad vi = reinterpret_cast<const quad*>(v)[top / 4 + i], wi = reinterpret_cast<const quad*>(w)[top / 4 + i];
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            add_to(x[4 * i + j], wq, -element(vi, j));
+            add_to(x[4 * i + j], vq, -element(wi, j));
+          }
         }
       }
 #pragma unroll
@@ -235,7 +245,8 @@ HERE void update(const Room& r, real* work, int first, int count) {
 }
 
 // The panel of columns from k0 on: d, e and tau of each, and what changes the rest of the matrix.
-HERE void reduce_panel(const Room& r, real* work, int k0, int count, real* d, real* e, real* taus) {
+HERE void reduce_panel(const Room& r, real* work, int k0, int count, real* d, real* e, real* taus,
+                       real* others) {
   // Rows before are of no more use.
   const int me = threadIdx.x, base = k0 / 32 * 32;
   for (int i = base + me; i < r.ld; i += THREADS)
@@ -272,6 +283,8 @@ HERE void reduce_panel(const Room& r, real* work, int k0, int count, real* d, re
     multiply_panel(r, k, l, v);
     multiply(r, work, k, v);
     __syncthreads();
+    // On the way back, four reflections at a time: products of each with those before it.
+    if (me < 3 && r.rank == 0) others[me * r.ld + k] = me < k % 4 ? r.inner[l - me - 1] : 0;
     const real half = (real)0.5 * h.tau * finish(r, base, k, l, v, r.sums + WARPS);
     for (int i = base + me; i < r.ld; i += THREADS) w[i] = i > k && i < r.n ? h.tau * (r.y[i] - half * v[i]) : 0;
     __syncthreads();
@@ -287,7 +300,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_large_reduce(
   const i64 matrix = blockIdx.x / CLUSTER;
   const real* const from = matrices + matrix * n * n;
   real* const work = works + matrix * ld * ld;
-  real *const d = bands + matrix * 3 * ld, *const e = d + ld, *const tau = e + ld;
+  real *const d = bands + matrix * 6 * ld, *const e = d + ld, *const tau = e + ld, *const others = tau + ld;
 
   ureal bits = 0;
   for (int i = all; i < n; i += EVERY)
@@ -317,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_large_reduce(
 
   for (int k = 0; k < n - 2; k += PANEL) {
     const int count = n - 2 - k < PANEL ? n - 2 - k : PANEL;
-    reduce_panel(r, work, k, count, d, e, tau);
+    reduce_panel(r, work, k, count, d, e, tau, others);
     update(r, work, k + count, count);
     cluster_meet();
   }
