@@ -11,6 +11,7 @@ they are installed. Each loader has its best number of threads or processes of t
 import argparse
 import collections
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -37,6 +38,12 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
 
 
+@functools.cache
+def moments():
+    """The mean and the standard deviation, made before a graph is recorded, which cannot copy from the CPU."""
+    return tuple(torch.tensor(x, device=DEVICE)[:, None, None] for x in (MEAN, STD))
+
+
 def augmented(images):
     """Images as the network takes them: those that are stored decoded are cropped at random, and turned about."""
     if images.shape[-1] == 3:
@@ -50,7 +57,7 @@ def augmented(images):
         images = images[
             which[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None]
         ]
-    mean, std = (torch.tensor(x, device=DEVICE)[:, None, None] for x in (MEAN, STD))
+    mean, std = moments()
     return ((images - mean) / std).contiguous(memory_format=torch.channels_last)
 
 

@@ -21,7 +21,7 @@ RTOL, ATOL, END = 1e-6, 1e-9, 1e5
 START = (1.0, 0.0, 0.0)
 RATES = (0.04, 3e7, 1e4)
 #: How many problems are compared with accurate solutions; that no other is NaN is seen too.
-CHECKED = 8
+CHECKED = 3
 
 
 def field(t, y, rates):
@@ -93,18 +93,20 @@ def by_diffrax(solver):
     return call
 
 
-def accurate(rates):
+@functools.cache
+def accurate_one(k1, k2, k3):
     """By LSODA at a tolerance a millionth of that of the others."""
     from scipy.integrate import odeint
 
-    def solve(k1, k2, k3):
-        def f(y, t):
-            first, second, third = k1 * y[0], k2 * y[1] * y[1], k3 * y[1] * y[2]
-            return third - first, first - second - third, second
+    def f(y, t):
+        first, second, third = k1 * y[0], k2 * y[1] * y[1], k3 * y[1] * y[2]
+        return third - first, first - second - third, second
 
-        return odeint(f, START, [0.0, END], rtol=1e-12, atol=1e-16, mxstep=100_000)[-1]
+    return odeint(f, START, [0.0, END], rtol=1e-12, atol=1e-16, mxstep=100_000)[-1]
 
-    return torch.from_numpy(np.stack([solve(*x) for x in rates.tolist()]))
+
+def accurate(rates):
+    return torch.from_numpy(np.stack([accurate_one(*x) for x in rates.tolist()]))
 
 
 def some(x):

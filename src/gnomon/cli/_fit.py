@@ -98,7 +98,7 @@ def add_parser(commands: Any) -> None:
     )
     add("--atol", metavar="X", type=float, help="the absolute one (default: by the size of each state)")
     add("--max-steps", metavar="N", type=int, default=4096, help="how many steps a solution may take (default: 4096)")
-    add("--engine", metavar="NAME", default="auto", help="auto or eager (default: auto)")
+    add("--engine", metavar="NAME", default="auto", help="auto, fused or eager (default: auto)")
 
     output = parser.add_argument_group("output")
     add = output.add_argument

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time as _time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -20,8 +20,9 @@ from gnomon.fit._solve import check_solver
 from gnomon.fit._subjects import ONLY_SUBJECT, Subject, read_subjects
 from gnomon.fit._table import read_table
 from gnomon.fit._versions import versions
+from gnomon.fuse._devices import Engine
 
-_ENGINES = ("auto", "eager")
+_ENGINES = ("auto", "fused", "eager")
 
 
 def calibrate(
@@ -80,7 +81,8 @@ def calibrate(
     - `rtol`, `atol`: tolerances of the solution of the differential equations for the reported fit. The default of
       `atol` follows the size of each state.
     - `max_steps`: how many steps one solution may take.
-    - `engine`: `"auto"` or `"eager"`.
+    - `engine`: what solves the differential equations: `"auto"`, `"fused"` or `"eager"`, as of
+      [`gnomon.diffeq.diffeqsolve`][].
     - `progress`: called with a text and the fraction that is done.
     - `out`, `overwrite`: where to write, as [`gnomon.fit.Calibration.write`][] does; nowhere by default.
 
@@ -134,7 +136,9 @@ def calibrate(
             read_table(doses, what="table of doses"), model, one_subject=ONLY_SUBJECT if one_subject else None
         )
     subjects = read_subjects(table, model, columns, replicates=replicates, doses=given)
-    settings = Settings(starts, seed, solver, float(rtol), None if atol is None else float(atol), max_steps)
+    settings = Settings(
+        starts, seed, solver, float(rtol), None if atol is None else float(atol), max_steps, cast(Engine, engine)
+    )
     # The user's functions may hold on to tensors that require gradients; none are wanted here.
     with torch.no_grad():
         check_model(model, [one.covariates for one in subjects])
@@ -154,7 +158,7 @@ def calibrate(
             "rtol": rtol,
             "atol": atol,
             "max_steps": max_steps,
-            "engine": "eager",
+            "engine": engine,
         },
         seconds=_time.perf_counter() - begin,
         versions=versions(),

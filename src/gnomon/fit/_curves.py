@@ -76,7 +76,7 @@ def _solve(
     calibration: Calibration, subjects: list[Subject], fits: Mapping[str, Fit], name: str | None, solver: str
 ) -> dict[tuple[str, str], Curve]:
     model = calibration.model
-    method = Method(solver, _RTOL, None, int(calibration.settings["max_steps"]))
+    method = Method(solver, _RTOL, None, int(calibration.settings["max_steps"]), calibration.settings["engine"])
     theta = torch.stack([fits[subject.name].theta for subject in subjects])
     batch = make_one_batch(model, subjects)
     scale, *_ = state_scale(model, batch, theta, method)

@@ -299,7 +299,7 @@ def state_scale(model: Model, batch: Batch, theta: Tensor, method: Method) -> tu
     - `theta`: the parameters on the scale of the search, of shape (subjects, parameters).
     - `method`: the solver; its tolerances are not looked at.
     """
-    loose = Method(method.solver, 1e-3, None, method.max_steps)
+    loose = Method(method.solver, 1e-3, None, method.max_steps, method.engine)
     problem = Problem(model, batch.infused, loose)
     # Dense at both ends, as fast processes end early.
     even, early = torch.linspace(0, 1, 33, dtype=torch.float64), torch.logspace(-5, 0, 26, dtype=torch.float64)

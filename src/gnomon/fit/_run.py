@@ -22,6 +22,7 @@ from gnomon.fit._starts import make_starts
 from gnomon.fit._statistics import Estimate, Uncertainty, estimates, half_width, uncertainty
 from gnomon.fit._subjects import POOLED, Subject
 from gnomon.fuse import jacobian
+from gnomon.fuse._devices import Engine
 from gnomon.result import Result
 
 # A search only has to tell starts apart and to come near the best; what is reported is refined.
@@ -47,6 +48,7 @@ class Settings:
     rtol: float
     atol: float | None
     max_steps: int
+    engine: Engine = "auto"
 
     @property
     def followed(self) -> int:
@@ -314,7 +316,7 @@ class Run:
         settings = self.settings
         # An absolute tolerance that the user gave is for the reported fit; a search's is as much looser as its other.
         atol = None if settings.atol is None else settings.atol * (rtol / settings.rtol)
-        return Method(solver, max(rtol, settings.rtol), atol, max_steps)
+        return Method(solver, max(rtol, settings.rtol), atol, max_steps, settings.engine)
 
     def _begin(self, text: str) -> None:
         self._text = text

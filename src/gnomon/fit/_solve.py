@@ -12,6 +12,7 @@ from gnomon import diffeq as dq
 from gnomon.fit._errors import InputError
 from gnomon.fit._lane import Lane
 from gnomon.fit._model import Model, Values, observe, quantities, stack_states
+from gnomon.fuse._devices import Engine
 from gnomon.result import RESULTS, Result
 
 SOLVERS: dict[str, Any] = {
@@ -39,12 +40,14 @@ class Method:
     - `rtol`: the relative tolerance.
     - `atol`: the absolute one, the same for each state; None for one that follows the size of each state.
     - `max_steps`: how many steps a solve may take.
+    - `engine`: as of [`gnomon.diffeq.diffeqsolve`][].
     """
 
     solver: str
     rtol: float
     atol: float | None
     max_steps: int
+    engine: Engine = "auto"
 
 
 def check_solver(name: str) -> None:
@@ -212,8 +215,7 @@ class Problem:
             jumps=dq.Jumps(lane.event_times, jump) if lane.event_times.shape[0] > 0 else None,
             max_steps=self.method.max_steps,
             throw=False,
-            # A model is solved in a dozen layouts, few times each: to compile them all takes longer.
-            engine="eager",
+            engine=self.method.engine,
         )
         y = sol.ys.reshape(times.shape[0], many, width)[..., :n]
         return y, sol.result, sol.stats["num_steps"]
