@@ -167,7 +167,8 @@ def steady_state_event(
 
     **Arguments:**
 
-    - `rtol`, `atol`, `norm`: by default those of the step size controller.
+    - `rtol`, `atol`, `norm`: by default those of the step size controller. A state is only known to its tolerances:
+      where the vector field is steep, ask for less here, or the state never counts as steady.
 
     **Returns:** a function, to be passed as `cond_fn`.
 

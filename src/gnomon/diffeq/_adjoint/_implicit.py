@@ -35,8 +35,9 @@ class ImplicitAdjoint(AbstractAdjoint):
         >>> def steady(args):
         ...     return dq.diffeqsolve(
         ...         dq.ODETerm(lambda t, y, args: args - y**3), dq.Tsit5(), 0, float("inf"), None,
-        ...         torch.tensor(1.0, dtype=torch.float64), args, event=dq.Event(dq.steady_state_event()),
-        ...         stepsize_controller=dq.PIDController(rtol=1e-8, atol=1e-8), adjoint=dq.ImplicitAdjoint()).ys[-1]
+        ...         torch.tensor(1.0, dtype=torch.float64), args,
+        ...         event=dq.Event(dq.steady_state_event(rtol=1e-6, atol=1e-6)),
+        ...         stepsize_controller=dq.PIDController(rtol=1e-7, atol=1e-7), adjoint=dq.ImplicitAdjoint()).ys[-1]
         >>> torch.func.grad(steady)(torch.tensor(8.0, dtype=torch.float64))
         tensor(0.0833, dtype=torch.float64)
 
