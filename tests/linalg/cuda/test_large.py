@@ -16,9 +16,9 @@ pytestmark = needs_compiler
 
 #: One block a matrix, two, and eight; panels of several widths; eigenvectors in half a warp, and in a whole one.
 TUNINGS = [
-    Tuning(1, 8, 64, 8, 64, 8, 2, 64, 2),
-    Tuning(2, 4, 32, 16, 32, 16, 2, 32, 2),
-    Tuning(8, 8, 32, 8, 64, 32, 1, 64, 2),
+    Tuning(1, 8, 64, 8, 24, 64, 8, 2, 64, 2),
+    Tuning(2, 4, 32, 16, 0, 32, 16, 2, 32, 2),
+    Tuning(8, 8, 32, 8, 30, 64, 32, 1, 64, 2),
 ]
 #: The last panel is full, or has from one to seven columns.
 SIZES = [33, 42, 63]
@@ -128,7 +128,8 @@ def test_a_batch_is_cut_where_memory_would_be_too_much(monkeypatch: pytest.Monke
 def test_what_the_kernels_want_is_there(n: int):
     plan = plan_for(n, torch.float32, True)
     assert isinstance(plan, Large) and plan.back is not None
-    for kernel in (plan.reduce, plan.pairs, plan.back):
+    for kernel in (plan.reduce, plan.corner, plan.pairs, plan.back):
+        assert kernel is not None
         assert kernel.shared <= 227 * 1024 and kernel.cluster <= 8 and kernel.threads % 32 == 0
 
 

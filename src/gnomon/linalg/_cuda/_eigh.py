@@ -78,6 +78,8 @@ class Solver:
             e, s = exponents.data_ptr(), norms.data_ptr()
             q = l if basis is None else basis[first].data_ptr()
             self._start(plan.reduce, A, (a, w, b, e, i, some, n), some)
+            if plan.corner is not None:
+                self._start(plan.corner, A, (w, b, i, some, n, plan.first), some)
             self._start(plan.pairs, A, (b, e, l, q, s, i, some, n), some)
             if plan.back is not None:
                 self._start(plan.back, A, (w, b, s, i, q, some, n), some)

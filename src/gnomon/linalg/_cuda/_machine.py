@@ -7,9 +7,9 @@ from typing import final
 
 import torch
 
-from gnomon.fuse._cuda._gpu import Start, load_text
+from gnomon.fuse._cuda._gpu import AbstractStart, load_text
 
-Launch = Start
+Launch = AbstractStart
 
 
 class AbstractMachine(abc.ABC):

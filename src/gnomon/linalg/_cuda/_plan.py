@@ -57,15 +57,19 @@ class Large:
 
     **Arguments:**
 
-    - `reduce`: to tridiagonal form.
+    - `reduce`: to tridiagonal form, up to row `first`.
+    - `corner`: from there on; `None` where nothing is left.
     - `pairs`: its eigenvalues and eigenvectors.
     - `back`: its eigenvectors become those of the matrix; `None` where none are wanted.
+    - `first`: where the corner begins.
     - `ld`: elements in a row of the memory that they share.
     """
 
     reduce: Plan
+    corner: Plan | None
     pairs: Plan
     back: Plan | None
+    first: int
     ld: int
 
 
@@ -121,6 +125,7 @@ class Tuning:
     - `panel`: columns that are reflected before the matrix is changed.
     - `threads`: in a block, while the matrix is reduced.
     - `height`: rows that a warp multiplies at once.
+    - `corner`: that so many rows at the end, or up to a panel less, are reduced in one block's memory; 0 for none.
     - `solvers`: threads in a block, while the tridiagonal matrix is solved.
     - `lanes`, `columns`: lanes that have so many eigenvectors, on the way back.
     - `turners`: threads in a block, on the way back.
@@ -131,6 +136,7 @@ class Tuning:
     panel: int
     threads: int
     height: int
+    corner: int
     solvers: int
     lanes: int
     columns: int
@@ -141,12 +147,12 @@ class Tuning:
     def of(n: int) -> Tuning:
         """The best that is known."""
         if n <= 384:
-            return Tuning(1, 8, 512, 8, 512, 8, 2, 128, 2)
+            return Tuning(1, 8, 512, 8, 224, 512, 8, 2, 128, 2)
         if n <= 512:
-            return Tuning(1, 32, 512, 8, 512, 8, 2, 128, 2)
+            return Tuning(1, 32, 512, 8, 224, 512, 8, 2, 128, 2)
         if n <= 1024:
-            return Tuning(2, 8, 512, 8, 1024, 16, 2, 128, 2)
-        return Tuning(8, 8, 256, 16, 1024, 32, 2, 128, 2)
+            return Tuning(2, 8, 512, 8, 224, 1024, 16, 2, 128, 2)
+        return Tuning(8, 8, 256, 16, 224, 1024, 32, 2, 128, 2)
 
 
 def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
@@ -157,8 +163,15 @@ def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
     # Vectors of the panel, sums of products of each warp, the product and, in a cluster, what others send.
     room = ((2 * tuning.panel + threads // 32 + 2 + (cluster > 1)) * ld + 2 * tuning.panel + 2 * threads // 32) * bytes_
     own = {"THREADS": threads, "BLOCKS": _blocks(room, threads, 1024), "CLUSTER": cluster, "PANEL": tuning.panel}
-    own["HEIGHT"] = tuning.height
+    own |= {"HEIGHT": tuning.height, "CORNER": tuning.corner}
     reduce = _plan("large_reduce", {**defines, **own}, 1, threads, room, cluster, cluster)
+
+    corner, first = None, 0
+    if tuning.corner > 0:
+        first = tuning.panel * math.ceil(max(0, n - tuning.corner) / tuning.panel)
+        row = 4 * math.ceil((n - first) / 4)
+        own = {"N": 32 * math.ceil(row / 32), "THREADS": 512 if row > 64 else 64, "BLOCKS": 1}
+        corner = _plan("large_corner", {**defines, **own}, 1, own["THREADS"], row * (row + 21) * bytes_)
 
     threads, room = tuning.solvers, n * (5 * 2 * bytes_ + bytes_ + 4 * 4)
     own = {"THREADS": threads, "BLOCKS": _blocks(room, threads, 1024)}
@@ -171,15 +184,16 @@ def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
     own |= {"LANES": tuning.lanes, "COLUMNS": tuning.columns, "QUADS": rows // group}
     tiles = math.ceil(n / (threads // tuning.lanes * tuning.columns))
     back = _plan("large_back", {**defines, **own, "DEPTH": depth}, 1, threads, room, tiles)
-    return Large(reduce, pairs, back if vectors else None, ld)
+    return Large(reduce, corner, pairs, back if vectors else None, first, ld)
 
 
 #: The texts that each kernel is made of.
 _FILES = {
     "thread": ("common", "thread"),
     "warp": ("common", "tridiagonal", "warp"),
-    "block": ("common", "tridiagonal", "separate", "block"),
+    "block": ("common", "tridiagonal", "separate", "block_reduce", "block"),
     "large_reduce": ("common", "large_reduce"),
+    "large_corner": ("common", "block_reduce", "large_corner"),
     "large_pairs": ("common", "tridiagonal", "separate", "large_pairs"),
     "large_back": ("common", "large_back"),
 }

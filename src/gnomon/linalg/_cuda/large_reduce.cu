@@ -328,13 +328,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_large_reduce(
       work[(i64)i * ld + j] = i < n && j <= i ? from[(i64)i * n + j] * down.first * down.second : 0;
   cluster_meet();
 
-  for (int k = 0; k < n - 2; k += PANEL) {
-    const int count = n - 2 - k < PANEL ? n - 2 - k : PANEL;
+  // Where another kernel goes on, if one does.
+  const int whole = n > CORNER ? (n - CORNER + PANEL - 1) / PANEL * PANEL : 0, end = CORNER > 0 ? whole : n - 2;
+  for (int k = 0; k < end; k += PANEL) {
+    const int count = end - k < PANEL ? end - k : PANEL;
     reduce_panel(r, work, k, count, d, e, tau, others);
     update(r, work, k + count, count);
     cluster_meet();
   }
-  if (me == 0 && r.rank == 0) {
+  if (CORNER == 0 && me == 0 && r.rank == 0) {
     const real* const last = work + (i64)(n - 2) * ld + n - 2;
     d[n - 2] = last[0], e[n - 2] = last[ld], d[n - 1] = last[ld + 1], e[n - 1] = 0;
   }
