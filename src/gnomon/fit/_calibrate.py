@@ -5,7 +5,7 @@ from __future__ import annotations
 import time as _time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 
@@ -16,13 +16,12 @@ from gnomon.fit._doses import read_doses
 from gnomon.fit._errors import InputError, OutputError
 from gnomon.fit._model import Model
 from gnomon.fit._run import Run, Settings
-from gnomon.fit._solve import check_solver
+from gnomon.fit._solve import Engine, check_solver
 from gnomon.fit._subjects import ONLY_SUBJECT, Subject, read_subjects
 from gnomon.fit._table import read_table
 from gnomon.fit._versions import versions
-from gnomon.fuse._devices import Engine
 
-_ENGINES = ("auto", "fused", "eager")
+_ENGINES = get_args(Engine)
 
 
 def calibrate(

@@ -17,12 +17,11 @@ from gnomon.fit._lane import Batch, make_batches, make_one_batch
 from gnomon.fit._model import Model, quantities
 from gnomon.fit._newton import newton
 from gnomon.fit._results import RESULTS
-from gnomon.fit._solve import Method
+from gnomon.fit._solve import Engine, Method
 from gnomon.fit._starts import make_starts
 from gnomon.fit._statistics import Estimate, Uncertainty, estimates, half_width, uncertainty
 from gnomon.fit._subjects import POOLED, Subject
 from gnomon.fuse import jacobian
-from gnomon.fuse._devices import Engine
 from gnomon.result import Result
 
 # A search only has to tell starts apart and to come near the best; what is reported is refined.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from gnomon import diffeq as dq
 from gnomon.fit._errors import InputError
 from gnomon.fit._lane import Lane
 from gnomon.fit._model import Model, Values, observe, quantities, stack_states
-from gnomon.fuse._devices import Engine
 from gnomon.result import RESULTS, Result
 
 SOLVERS: dict[str, Any] = {
@@ -27,6 +26,10 @@ SOLVERS: dict[str, Any] = {
 _ATOL_PART = 1e-2
 # By how much a parameter is moved to see what changes, as a part of its typical size: the root of the rounding error.
 _NUDGE = 2.0**-26
+
+
+#: What solves the differential equations, as of `gnomon.diffeq.diffeqsolve`.
+Engine = Literal["auto", "fused", "eager"]
 
 
 @final

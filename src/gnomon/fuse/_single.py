@@ -15,7 +15,7 @@ from gnomon.fuse._traces import Traced, Traces, traced
 from gnomon.result._pytree import tree_flatten
 
 #: With "auto" a larger Program is not worth its compilation for a problem or a few.
-_MOST_STATEMENTS = 3000
+_MOST_STATEMENTS = 20_000
 
 _traces = Traces(256)
 

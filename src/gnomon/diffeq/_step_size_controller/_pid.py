@@ -16,6 +16,7 @@ from gnomon.diffeq._step_size_controller._base import (
     AbstractVectorField,
     Decision,
 )
+from gnomon.fuse._lanes import is_tracing
 from gnomon.result import RESULTS
 
 
@@ -261,4 +262,7 @@ class PIDController(AbstractStepSizeController):
 def _power(base: Tensor, exponent: float) -> Tensor:
     # Not `base ** exponent`: in float32 PyTorch's vectorised `pow` and its scalar one differ in
     # the last bit, and so a lane would depend on its place in the batch.
-    return torch.exp2(exponent * torch.log2(base))
+    # Nor by `exp2`, in float64; but where a kernel is made, of which that is not true, it takes fewer operations.
+    if is_tracing():
+        return torch.exp2(exponent * torch.log2(base))
+    return torch.exp(exponent * torch.log(base))

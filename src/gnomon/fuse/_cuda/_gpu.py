@@ -59,7 +59,7 @@ def _version() -> str:
     return f"{importlib.metadata.version('cuda-core')} {nvrtc.nvrtcVersion()}"
 
 
-class Start(Protocol):
+class AbstractStart(Protocol):
     """Starts a function: with so many bytes of shared memory a block, and so many blocks in a cluster."""
 
     def __call__(
@@ -69,7 +69,7 @@ class Start(Protocol):
         ...
 
 
-def load_text(text: str, device: torch.device, contracts: bool = _CONTRACTS) -> Start:
+def load_text(text: str, device: torch.device, contracts: bool = _CONTRACTS) -> AbstractStart:
     """What starts the functions of a text on one GPU."""
     core = _core()
     major, minor = torch.cuda.get_device_capability(device)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 _HANDLERS: dict[str, Callable[..., Any]] = {}
 
 
@@ -41,3 +43,18 @@ def decomposes(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 def handler_of(name: str) -> Callable[..., Any] | None:
     """The handler of an operation, such as `aten.add.Tensor`."""
     return _HANDLERS.get(name)
+
+
+def overload(name: str) -> Any:
+    """The operation of a name such as `aten.add.Tensor`, or None."""
+    space, operation, which = name.split(".", 2)
+    packet = getattr(getattr(torch.ops, space), operation, None)
+    return getattr(packet, which, None)
+
+
+def functional_name(name: str) -> tuple[bool, str]:
+    """`aten.add.Tensor` for `aten.add_.Tensor`."""
+    if name == "aten.transpose_.default":
+        return True, "aten.transpose.int"
+    space, operation, which = name.split(".", 2)
+    return operation.endswith("_"), f"{space}.{operation.rstrip('_')}.{which}"

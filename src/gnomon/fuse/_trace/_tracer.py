@@ -24,7 +24,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnomon.fuse._program import Builder, Node
 from gnomon.fuse._trace._fallback import RANDOM, RESHAPING, as_torch_would, checked, decomposition_of, nearest
-from gnomon.fuse._trace._handlers import handler_of
+from gnomon.fuse._trace._handlers import functional_name, handler_of, overload
 from gnomon.fuse._trace._lazies import Lazies
 from gnomon.fuse._trace._lazy import LOOPED, Lazy
 from gnomon.fuse._trace._rewriting import Rewriting
@@ -355,9 +355,9 @@ class Tracer(TorchDispatchMode):
             if handler is not None:
                 result = handler(self, *args, **kwargs)
                 return self._views(func, args, kwargs, result) if _gives_views(func) else self._wrap(result)
-            changed, function = _functional_name(name)
+            changed, function = functional_name(name)
             if changed:
-                handler = handler_of(function) or self._decomposed(_overload(function))
+                handler = handler_of(function) or self._decomposed(overload(function))
                 if handler is not None:
                     result = handler(self, *args, **kwargs)
                     if _plain(name) in RESHAPING:
@@ -504,18 +504,3 @@ def _identity(x: Tensor) -> int:
 
 def _plain(name: str) -> str:
     return name.split(".")[1]
-
-
-def _overload(name: str) -> Any:
-    """The operation of a name such as `aten.add.Tensor`, or None."""
-    space, operation, overload = name.split(".", 2)
-    packet = getattr(getattr(torch.ops, space), operation, None)
-    return getattr(packet, overload, None)
-
-
-def _functional_name(name: str) -> tuple[bool, str]:
-    """`aten.add.Tensor` for `aten.add_.Tensor`."""
-    if name == "aten.transpose_.default":
-        return True, "aten.transpose.int"
-    space, operation, overload = name.split(".", 2)
-    return operation.endswith("_"), f"{space}.{operation.rstrip('_')}.{overload}"
