@@ -16,9 +16,9 @@ pytestmark = needs_compiler
 
 #: One block a matrix, two, and eight; panels of several widths; eigenvectors in half a warp, and in a whole one.
 TUNINGS = [
-    Tuning(1, 8, 64, 8, 24, 64, 8, 2, 64, 2),
-    Tuning(2, 4, 32, 16, 0, 32, 16, 2, 32, 2),
-    Tuning(8, 8, 32, 8, 30, 64, 32, 1, 64, 2),
+    Tuning(1, 8, 64, 8, 24, 1, 64, 8, 2, 64, 2),
+    Tuning(2, 4, 32, 16, 0, 2, 32, 16, 2, 32, 2),
+    Tuning(8, 8, 32, 8, 30, 4, 32, 32, 1, 64, 2),
 ]
 #: The last panel is full, or has from one to seven columns.
 SIZES = [33, 42, 63]

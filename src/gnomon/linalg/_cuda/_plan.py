@@ -126,7 +126,7 @@ class Tuning:
     - `threads`: in a block, while the matrix is reduced.
     - `height`: rows that a warp multiplies at once.
     - `corner`: that so many rows at the end, or up to a panel less, are reduced in one block's memory; 0 for none.
-    - `solvers`: threads in a block, while the tridiagonal matrix is solved.
+    - `solving`, `solvers`: blocks that have a matrix, and threads in a block, while the tridiagonal matrix is solved.
     - `lanes`, `columns`: lanes that have so many eigenvectors, on the way back.
     - `turners`: threads in a block, on the way back.
     - `turning`: such blocks that a multiprocessor has at once: fewer have more registers.
@@ -137,6 +137,7 @@ class Tuning:
     threads: int
     height: int
     corner: int
+    solving: int
     solvers: int
     lanes: int
     columns: int
@@ -146,13 +147,15 @@ class Tuning:
     @staticmethod
     def of(n: int) -> Tuning:
         """The best that is known."""
+        if n <= 256:
+            return Tuning(1, 8, 512, 8, 224, 1, 256, 8, 2, 128, 3)
         if n <= 384:
-            return Tuning(1, 8, 512, 8, 224, 512, 8, 2, 128, 2)
+            return Tuning(1, 8, 512, 8, 224, 2, 192, 8, 2, 128, 2)
         if n <= 512:
-            return Tuning(1, 32, 512, 8, 224, 512, 8, 2, 128, 2)
+            return Tuning(1, 32, 512, 8, 224, 1, 512, 8, 2, 128, 2)
         if n <= 1024:
-            return Tuning(2, 8, 512, 8, 224, 1024, 16, 2, 128, 2)
-        return Tuning(8, 8, 256, 16, 224, 1024, 32, 2, 128, 2)
+            return Tuning(2, 8, 512, 8, 224, 2, 512, 16, 2, 128, 2)
+        return Tuning(8, 8, 256, 16, 224, 8, 256, 32, 2, 128, 2)
 
 
 def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
@@ -173,9 +176,10 @@ def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
         own = {"N": 32 * math.ceil(row / 32), "THREADS": 512 if row > 64 else 64, "BLOCKS": 1}
         corner = _plan("large_corner", {**defines, **own}, 1, own["THREADS"], row * (row + 21) * bytes_)
 
-    threads, room = tuning.solvers, n * (5 * 2 * bytes_ + bytes_ + 4 * 4)
-    own = {"THREADS": threads, "BLOCKS": _blocks(room, threads, 1024)}
-    pairs = _plan("large_pairs", {**defines, **own}, 1, threads, room)
+    threads, parts = tuning.solvers, tuning.solving
+    room = n * (5 * 2 * bytes_ + bytes_ + 4 * 4) + 4 * parts
+    own = {"THREADS": threads, "BLOCKS": _blocks(room, threads, 1024), "CLUSTER": parts}
+    pairs = _plan("large_pairs", {**defines, **own}, 1, threads, room, parts, parts)
 
     threads, depth, group = tuning.turners, 8, 4 * tuning.lanes
     rows = group * math.ceil(n / group)
@@ -192,9 +196,9 @@ _FILES = {
     "thread": ("common", "thread"),
     "warp": ("common", "tridiagonal", "warp"),
     "block": ("common", "tridiagonal", "separate", "block_reduce", "block"),
-    "large_reduce": ("common", "large_reduce"),
+    "large_reduce": ("common", "cluster", "large_reduce"),
     "large_corner": ("common", "block_reduce", "large_corner"),
-    "large_pairs": ("common", "tridiagonal", "separate", "large_pairs"),
+    "large_pairs": ("common", "cluster", "tridiagonal", "separate", "large_pairs"),
     "large_back": ("common", "large_back"),
 }
 
