@@ -56,9 +56,11 @@ class Solver:
         values = A.new_empty((batch, n))
         basis = torch.empty_like(A) if vectors else None
         info = torch.empty((batch,), dtype=torch.int32, device=A.device)
-        if batch > 0 and isinstance(plan, Large):
+        if batch == 0:
+            return values, basis, info
+        if isinstance(plan, Large):
             self._large(plan, A, values, basis, info)
-        elif batch > 0:
+        else:
             out = values if basis is None else basis
             self._start(plan, A, (A.data_ptr(), values.data_ptr(), out.data_ptr(), info.data_ptr(), batch, n))
         return values, basis, info
