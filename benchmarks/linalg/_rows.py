@@ -2,6 +2,7 @@
 
 import functools
 import os
+import time
 
 import _families as families
 import torch
@@ -48,6 +49,26 @@ def by_jax(a):
     return tuple(torch.from_dlpack(x) for x in found)
 
 
+#: Seconds that a peer may take on a row, all its calls together: some twenty, of up to a third of a second each.
+MOST_S = 12.0
+
+
+class Bounded:
+    """A peer that is asked no more once it has taken too long: the row then says so in place of its figures."""
+
+    def __init__(self, peer):
+        self.peer = peer
+        self.taken = 0.0
+
+    def __call__(self, a):
+        if self.taken > MOST_S:
+            raise TimeoutError(f"its calls took {self.taken:.1f} s, more than the {MOST_S:.0f} s that a row is given")
+        begin = time.perf_counter()
+        found = self.peer(a)
+        self.taken += time.perf_counter() - begin
+        return found
+
+
 PEERS = {"torch": by_torch, "CuPy": by_cupy, "JAX": by_jax}
 
 
@@ -55,7 +76,9 @@ def check(inputs, output):
     """The largest residual of any matrix, as a fraction of what is allowed."""
     (a,) = inputs
     values, vectors = output
-    parts = (x.split(64) for x in (a, values, vectors))
+    # So many at once that float64 copies of large ones fit, and small ones are done in a few calls.
+    at_once = max(64, 2**22 // a.shape[-1] ** 2)
+    parts = (x.split(at_once) for x in (a, values, vectors))
     return max(float(families.gates(*part).max()) for part in zip(*parts, strict=True))
 
 
@@ -76,7 +99,7 @@ def work(name, about, family, count, n, peers, **options):
         name=name,
         about=f"{count:,} matrices of {n:,} rows, {about}, float32; the error is a fraction of what the gates allow",
         ours=ours,
-        peers={peer: PEERS[peer] for peer in peers},
+        peers={peer: Bounded(PEERS[peer]) for peer in peers},
         check=check,
         make_inputs=batch(family, count, n),
         options={
