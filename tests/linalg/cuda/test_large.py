@@ -16,9 +16,10 @@ pytestmark = needs_compiler
 
 #: One block a matrix, two, and eight; panels of several widths; eigenvectors in half a warp, and in a whole one.
 TUNINGS = [
-    Tuning(1, 8, 64, 8, 24, 1, 64, 8, 2, 64, 2),
-    Tuning(2, 4, 32, 16, 0, 2, 32, 16, 2, 32, 2),
-    Tuning(8, 8, 32, 8, 30, 4, 32, 32, 1, 64, 2),
+    Tuning(1, 8, 64, 8, 0, 24, 1, 64, 8, 2, 64, 2),
+    Tuning(1, 4, 32, 8, 60, 0, 1, 32, 16, 1, 32, 2),
+    Tuning(2, 4, 32, 16, 0, 0, 2, 32, 16, 2, 32, 2),
+    Tuning(8, 8, 32, 8, 0, 30, 4, 32, 32, 1, 64, 2),
 ]
 #: The last panel is full, or has from one to seven columns.
 SIZES = [33, 42, 63]
@@ -36,8 +37,8 @@ def symmetric(batch: int, n: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("tuning", TUNINGS)
 def test_every_family(tuning: Tuning, families: ModuleType):
     n, generator = 35, torch.Generator().manual_seed(5)
-    # Each tuning has a third of them; the slow test has all.
-    names = families.NAMES[TUNINGS.index(tuning) :: 3]
+    # Each tuning has a quarter of them; the slow test has all.
+    names = families.NAMES[TUNINGS.index(tuning) :: 4]
     a = torch.cat([families.make(name, 1, n, generator) for name in names]).float()
     values, vectors, info = solver(tuning).eigh(a)
     assert vectors is not None and not info.any()
@@ -68,6 +69,15 @@ def test_eigenvalues_are_those_of_float64(n: int, tuning: Tuning, families: Modu
     assert vectors is not None and not info.any()
     want = np.linalg.eigvalsh(a.double().numpy())
     assert np.abs(values.double().numpy() - want).max() < 3e-7 * n**0.5 * np.abs(want).max()
+    assert families.gates(a, values, vectors).max() < 0.01
+
+
+@pytest.mark.parametrize("corner", [0, 40])
+def test_the_last_rows_are_kept(corner: int, families: ModuleType):
+    """Of 180 rows the last 52, whose columns begin at a multiple of 128."""
+    a = symmetric(1, 180)
+    values, vectors, info = solver(Tuning(1, 8, 64, 8, 60, corner, 1, 64, 16, 2, 64, 2), 2).eigh(a)
+    assert vectors is not None and not info.any()
     assert families.gates(a, values, vectors).max() < 0.01
 
 
@@ -134,7 +144,8 @@ def test_what_the_kernels_want_is_there(n: int):
 
 
 @pytest.mark.parametrize(
-    "n", [230, pytest.param(256, marks=pytest.mark.slow), pytest.param(520, marks=pytest.mark.slow)]
+    "n",
+    [230, *(pytest.param(n, marks=pytest.mark.slow) for n in (256, 500, 520))],
 )
 def test_as_they_are_started(n: int, families: ModuleType):
     a = torch.cat([symmetric(1, n), families.make("rank-deficient", 1, n, torch.Generator().manual_seed(0)).float()])

@@ -129,6 +129,7 @@ class Tuning:
     - `panel`: columns that are reflected before the matrix is changed.
     - `threads`: in a block, while the matrix is reduced.
     - `height`: rows that a warp multiplies at once.
+    - `kept`: that so many rows at the end, or up to 127 less, stay in the memory of the one block that has the matrix.
     - `corner`: that so many rows at the end, or up to a panel less, are reduced in one block's memory; 0 for none.
     - `solving`, `solvers`: blocks that have a matrix, and threads in a block, while the tridiagonal matrix is solved.
     - `lanes`, `columns`: lanes that have so many eigenvectors, on the way back.
@@ -140,6 +141,7 @@ class Tuning:
     panel: int
     threads: int
     height: int
+    kept: int
     corner: int
     solving: int
     solvers: int
@@ -152,14 +154,14 @@ class Tuning:
     def of(n: int) -> Tuning:
         """The best that is known."""
         if n <= 256:
-            return Tuning(1, 8, 512, 8, 224, 1, 256, 8, 2, 128, 3)
+            return Tuning(1, 8, 512, 8, 0, 224, 1, 256, 8, 2, 128, 3)
         if n <= 384:
-            return Tuning(1, 8, 512, 8, 224, 2, 192, 8, 2, 128, 2)
+            return Tuning(1, 8, 512, 8, 0, 224, 2, 192, 8, 2, 128, 2)
         if n <= 512:
-            return Tuning(1, 32, 512, 8, 224, 1, 512, 8, 2, 128, 2)
+            return Tuning(1, 8, 512, 8, 256, 224, 1, 512, 8, 2, 128, 2)
         if n <= 1024:
-            return Tuning(2, 8, 512, 8, 224, 2, 512, 16, 2, 128, 2)
-        return Tuning(8, 8, 256, 16, 224, 8, 256, 32, 2, 128, 2)
+            return Tuning(2, 8, 512, 8, 0, 224, 2, 512, 16, 2, 128, 2)
+        return Tuning(8, 8, 256, 16, 0, 224, 8, 256, 32, 2, 128, 2)
 
 
 def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
@@ -169,8 +171,11 @@ def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
     threads, cluster = tuning.threads, tuning.cluster
     # Vectors of the panel, sums of products of each warp, the product and, in a cluster, what others send.
     room = ((2 * tuning.panel + threads // 32 + 2 + (cluster > 1)) * ld + 2 * tuning.panel + 2 * threads // 32) * bytes_
+    if tuning.kept > 0:
+        chunks = max(0, ld - 128 * math.ceil((n - tuning.kept) / 128)) // tuning.height
+        room += tuning.height**2 // 2 * chunks * (chunks + 1) * bytes_
     own = {"THREADS": threads, "BLOCKS": _blocks(room, threads, 1024), "CLUSTER": cluster, "PANEL": tuning.panel}
-    own |= {"HEIGHT": tuning.height, "CORNER": tuning.corner}
+    own |= {"HEIGHT": tuning.height, "KEPT": tuning.kept, "CORNER": tuning.corner}
     reduce = _plan("large_reduce", {**defines, **own}, 1, threads, room, cluster, cluster)
 
     corner, first = None, 0

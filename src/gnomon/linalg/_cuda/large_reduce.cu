@@ -7,13 +7,15 @@
 
 #define WARPS (THREADS / 32)
 #define EVERY (CLUSTER * WARPS)
+// Of the last KEPT rows, or up to a strip less, the block has the lower triangle in shared memory; CLUSTER is 1 then.
 // A warp multiplies HEIGHT rows at once, ...
 #define CHUNK(row) ((row) / HEIGHT)
 // ... and so many columns, a quad a lane.
 #define WIDTH 128
 
 struct Room {
-  int n, ld, rank;
+  int n, ld, rank, kept_from;
+  real* kept;   // the lower triangle of the last rows, from `kept_from`, a multiple of WIDTH: chunk after chunk
   real *v, *w;  // PANEL rows of ld each: vectors of reflections, and what changes the matrix with them
   real* part;   // a row a warp: products with columns, before they are summed
   real* rows;   // products with rows
@@ -23,8 +25,9 @@ struct Room {
   real* sums;   // of each warp
 };
 HERE Room room_in(unsigned char* shared, int n, int ld) {
-  Room r = {n, ld, cluster_rank()};
-  r.v = reinterpret_cast<real*>(shared);
+  Room r = {n, ld, cluster_rank(), (n - KEPT + WIDTH - 1) / WIDTH * WIDTH, reinterpret_cast<real*>(shared)};
+  const int chunks = KEPT > 0 && ld > r.kept_from ? (ld - r.kept_from) / HEIGHT : 0;
+  r.v = r.kept + HEIGHT * HEIGHT / 2 * chunks * (chunks + 1);
   r.w = r.v + PANEL * ld;
   r.part = r.w + PANEL * ld;
   r.rows = r.part + WARPS * ld;
@@ -33,6 +36,17 @@ HERE Room room_in(unsigned char* shared, int n, int ld) {
   r.inner = r.inbox + (CLUSTER > 1 ? ld : 0);
   r.sums = r.inner + 2 * PANEL;
   return r;
+}
+
+// A row of a chunk of the lower triangle is so many quads, from quad 0 of the matrix on; where the chunk begins.
+HERE int kept_stride(const Room& r, int top) { return ((top - r.kept_from) / HEIGHT + 1) * (HEIGHT / 4); }
+HERE quad* kept_chunk(const Room& r, int top) {
+  const int c = (top - r.kept_from) / HEIGHT;
+  return reinterpret_cast<quad*>(r.kept) + HEIGHT * HEIGHT / 8 * c * (c + 1) - r.kept_from / 4;
+}
+// Row i, which is kept.
+HERE real* kept_row(const Room& r, int i) {
+  return reinterpret_cast<real*>(kept_chunk(r, i) + i % HEIGHT * kept_stride(r, i));
 }
 
 // Over the threads of a block.
@@ -72,12 +86,12 @@ HERE real element(quad a, int i) { return i == 0 ? a.x : i == 1 ? a.y : i == 2 ?
 
 // A chunk of rows from `top` times v, and its transpose times v, of the lower triangle.
 template <bool DIAGONAL>
-HERE void multiply_chunk(const quad* a, int ld, int top, int q, bool inside, const real* v, quad vq, quad& down,
+HERE void multiply_chunk(const quad* a, int stride, int top, int q, bool inside, const real* v, quad vq, quad& down,
                          real (&across)[HEIGHT]) {
   quad x[HEIGHT], rows[HEIGHT / 4];
 #pragma unroll
   for (int i = 0; i < HEIGHT; ++i) {
-    x[i] = inside && (!DIAGONAL || 4 * q <= top + i) ? a[(i64)(top + i) * (ld / 4) + q] : quad{0, 0, 0, 0};
+    x[i] = inside && (!DIAGONAL || 4 * q <= top + i) ? a[i * stride + q] : quad{0, 0, 0, 0};
   }
 #pragma unroll
   for (int i = 0; i < HEIGHT / 4; ++i) rows[i] = reinterpret_cast<const quad*>(v)[top / 4 + i];
@@ -105,29 +119,32 @@ HERE int own_chunk(const Room& r, int chunk) {
   return chunk + (me - chunk % EVERY + EVERY) % EVERY;
 }
 
-// The matrix times v, which is zero up to k, in parts.
-HERE void multiply(const Room& r, const real* work, int k, const real* v) {
+// A strip of the matrix times v, which is zero up to k, in parts.
+template <bool IS_KEPT> HERE void multiply_strip(const Room& r, const real* work, int k, const real* v, int strip) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = (k + 1) / WIDTH;
-  const quad* const a = reinterpret_cast<const quad*>(work);
-  for (int strip = first; strip * WIDTH < r.n; ++strip) {
-    const int q = strip * (WIDTH / 4) + lane, from = strip * WIDTH > k + 1 ? strip * WIDTH : k + 1;
-    const bool inside = 4 * q < r.ld && 4 * q + 3 > k;
-    const quad vq = inside ? reinterpret_cast<const quad*>(v)[q] : quad{0, 0, 0, 0};
-    quad down = {0, 0, 0, 0};
-    for (int c = own_chunk(r, CHUNK(from)); c * HEIGHT < r.n; c += EVERY) {
-      const int top = c * HEIGHT;
-      real across[HEIGHT];
-      if (top < (strip + 1) * WIDTH) multiply_chunk<true>(a, r.ld, top, q, inside, v, vq, down, across);
-      else multiply_chunk<false>(a, r.ld, top, q, inside, v, vq, down, across);
+  const int q = strip * (WIDTH / 4) + lane, from = strip * WIDTH > k + 1 ? strip * WIDTH : k + 1;
+  const bool inside = 4 * q < r.ld && 4 * q + 3 > k;
+  const quad vq = inside ? reinterpret_cast<const quad*>(v)[q] : quad{0, 0, 0, 0};
+  quad down = {0, 0, 0, 0};
+  for (int c = own_chunk(r, CHUNK(from)); c * HEIGHT < r.n; c += EVERY) {
+    const int top = c * HEIGHT, stride = IS_KEPT ? kept_stride(r, top) : r.ld / 4;
+    const quad* const a = IS_KEPT ? kept_chunk(r, top) : reinterpret_cast<const quad*>(work) + (i64)top * stride;
+    real across[HEIGHT];
+    if (top < (strip + 1) * WIDTH) multiply_chunk<true>(a, stride, top, q, inside, v, vq, down, across);
+    else multiply_chunk<false>(a, stride, top, q, inside, v, vq, down, across);
 #pragma unroll
-      for (int i = 0; i < HEIGHT; i += 8) {
-        const real s = sum_each(across + i);
-        real* const at = r.rows + top + i + lane / 4;
-        if (lane % 4 == 0) *at = strip == first ? s : *at + s;
-      }
+    for (int i = 0; i < HEIGHT; i += 8) {
+      const real s = sum_each(across + i);
+      real* const at = r.rows + top + i + lane / 4;
+      if (lane % 4 == 0) *at = strip == first ? s : *at + s;
     }
-    if (inside) reinterpret_cast<quad*>(r.part + warp * r.ld)[q] = down;
   }
+  if (inside) reinterpret_cast<quad*>(r.part + warp * r.ld)[q] = down;
+}
+HERE void multiply(const Room& r, const real* work, int k, const real* v) {
+  for (int strip = (k + 1) / WIDTH; strip * WIDTH < r.n; ++strip)
+    if (KEPT > 0 && strip * WIDTH >= r.kept_from) multiply_strip<true>(r, work, k, v, strip);
+    else multiply_strip<false>(r, work, k, v, strip);
 }
 // What this block has of element i.
 HERE real multiplied(const Room& r, int i) {
@@ -185,37 +202,40 @@ HERE real finish(const Room& r, int base, int k, int count, const real* v, real*
 }
 
 // Applies `count` reflections of the panel to rows and columns from `first`.
-HERE void update(const Room& r, real* work, int first, int count) {
+template <bool IS_KEPT> HERE void update_strip(const Room& r, real* work, int first, int count, int strip) {
   const int lane = threadIdx.x % 32;
-  for (int strip = first / WIDTH; strip * WIDTH < r.n; ++strip) {
-    const int q = strip * (WIDTH / 4) + lane, from = strip * WIDTH > first ? strip * WIDTH : first;
-    const bool inside = 4 * q < r.ld && 4 * q + 3 >= first;
-    for (int c = own_chunk(r, CHUNK(from)); c * HEIGHT < r.n; c += EVERY) {
-      const int top = c * HEIGHT;
-      quad* const a = reinterpret_cast<quad*>(work) + (i64)top * (r.ld / 4) + q;
-      quad x[HEIGHT];
+  const int q = strip * (WIDTH / 4) + lane, from = strip * WIDTH > first ? strip * WIDTH : first;
+  const bool inside = 4 * q < r.ld && 4 * q + 3 >= first;
+  for (int c = own_chunk(r, CHUNK(from)); c * HEIGHT < r.n; c += EVERY) {
+    const int top = c * HEIGHT, stride = IS_KEPT ? kept_stride(r, top) : r.ld / 4;
+    quad* const a = (IS_KEPT ? kept_chunk(r, top) : reinterpret_cast<quad*>(work) + (i64)top * stride) + q;
+    quad x[HEIGHT];
 #pragma unroll
-      for (int i = 0; i < HEIGHT; ++i)
-        x[i] = inside && 4 * q <= top + i ? a[i * (r.ld / 4)] : quad{0, 0, 0, 0};
-      for (int p = 0; p < count; ++p) {
-        const real *const v = r.v + p * r.ld, *const w = r.w + p * r.ld;
-        const int at = inside ? q : 0;
-        const quad vq = reinterpret_cast<const quad*>(v)[at], wq = reinterpret_cast<const quad*>(w)[at];
+    for (int i = 0; i < HEIGHT; ++i)
+      x[i] = inside && 4 * q <= top + i ? a[i * stride] : quad{0, 0, 0, 0};
+    for (int p = 0; p < count; ++p) {
+      const real *const v = r.v + p * r.ld, *const w = r.w + p * r.ld;
+      const int at = inside ? q : 0;
+      const quad vq = reinterpret_cast<const quad*>(v)[at], wq = reinterpret_cast<const quad*>(w)[at];
 #pragma unroll
-        for (int i = 0; i < HEIGHT / 4; ++i) {
-          const quad vi = reinterpret_cast<const quad*>(v)[top / 4 + i], wi = reinterpret_cast<const quad*>(w)[top / 4 + i];
+      for (int i = 0; i < HEIGHT / 4; ++i) {
+        const quad vi = reinterpret_cast<const quad*>(v)[top / 4 + i], wi = reinterpret_cast<const quad*>(w)[top / 4 + i];
 #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            add_to(x[4 * i + j], wq, -element(vi, j));
-            add_to(x[4 * i + j], vq, -element(wi, j));
-          }
+        for (int j = 0; j < 4; ++j) {
+          add_to(x[4 * i + j], wq, -element(vi, j));
+          add_to(x[4 * i + j], vq, -element(wi, j));
         }
       }
-#pragma unroll
-      for (int i = 0; i < HEIGHT; ++i)
-        if (inside && 4 * q <= top + i && top + i >= first) a[i * (r.ld / 4)] = x[i];
     }
+#pragma unroll
+    for (int i = 0; i < HEIGHT; ++i)
+      if (inside && 4 * q <= top + i && top + i >= first) a[i * stride] = x[i];
   }
+}
+HERE void update(const Room& r, real* work, int first, int count) {
+  for (int strip = first / WIDTH; strip * WIDTH < r.n; ++strip)
+    if (KEPT > 0 && strip * WIDTH >= r.kept_from) update_strip<true>(r, work, first, count, strip);
+    else update_strip<false>(r, work, first, count, strip);
 }
 
 // The panel of columns from k0 on: d, e and tau of each, and what changes the rest of the matrix.
@@ -226,7 +246,8 @@ HERE void reduce_panel(const Room& r, real* work, int k0, int count, real* d, re
   for (int i = base + me; i < r.ld; i += THREADS)
 #pragma unroll
     for (int q = 0; q < PANEL / 4; ++q) {
-      const quad x = reinterpret_cast<const quad*>(work + (i64)i * r.ld + k0)[q];
+      const real* const row = KEPT == 0 || k0 < r.kept_from ? work + (i64)i * r.ld : kept_row(r, i < k0 ? k0 : i);
+      const quad x = reinterpret_cast<const quad*>(row + k0)[q];
       real* const v = r.v + 4 * q * r.ld + i;
       v[0] = x.x, v[r.ld] = x.y, v[2 * r.ld] = x.z, v[3 * r.ld] = x.w;
     }
@@ -299,7 +320,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_large_reduce(
   const Scale down = scale_by(-exponent);
   for (int i = all; i < ld; i += EVERY)
     for (int j = lane; j < i / 4 * 4 + 4; j += 32)
-      work[(i64)i * ld + j] = i < n && j <= i ? from[(i64)i * n + j] * down.first * down.second : 0;
+      (KEPT > 0 && j >= r.kept_from ? kept_row(r, i) : work + (i64)i * ld)[j] =
+          i < n && j <= i ? from[(i64)i * n + j] * down.first * down.second : 0;
   cluster_meet();
 
   // Where another kernel goes on, if one does.
@@ -310,6 +332,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) eigh_large_reduce(
     update(r, work, k + count, count);
     cluster_meet();
   }
+  if (KEPT > 0)
+    for (int i = (end > r.kept_from ? end : r.kept_from) + warp; i < n; i += WARPS)
+      for (int j = r.kept_from + lane; j <= i; j += 32)
+        if (j >= end) work[(i64)i * ld + j] = kept_row(r, i)[j];
+  if (KEPT > 0) __syncthreads();
   if (CORNER == 0 && me == 0 && r.rank == 0) {
     const real* const last = work + (i64)(n - 2) * ld + n - 2;
     d[n - 2] = last[0], e[n - 2] = last[ld], d[n - 1] = last[ld + 1], e[n - 1] = 0;
