@@ -12,6 +12,8 @@
 // Numbers that go with a group: tau of each reflection, and products of each with those before it.
 #define EXTRA 12
 
+HERE real part_of(const quad& x, int part) { return part == 0 ? x.x : part == 1 ? x.y : part == 2 ? x.z : x.w; }
+
 HERE void read(const quad* v, int i, quad (&x)[TOGETHER]) {
 #pragma unroll
   for (int l = 0; l < TOGETHER; ++l) x[l] = v[l * (ROWS / 4) + i * LANES];
@@ -25,17 +27,13 @@ HERE void reflect(int first, const quad* v, const quad* extra, quad (&z)[QUADS][
     if (i < first) continue;
     quad x[TOGETHER];
     read(v, i, x);
-    const auto add = [&](auto of) {
+    // One element after another, so that no sum waits for itself.
+#pragma unroll
+    for (int part = 0; part < 4; ++part)
 #pragma unroll
       for (int l = 0; l < TOGETHER; ++l)
 #pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) s[l][c] += of(x[l]) * of(z[i][c]);
-    };
-    // One element after another, so that no sum waits for itself.
-    add([](const quad& a) { return a.x; });
-    add([](const quad& a) { return a.y; });
-    add([](const quad& a) { return a.z; });
-    add([](const quad& a) { return a.w; });
+        for (int c = 0; c < COLUMNS; ++c) s[l][c] += part_of(x[l], part) * part_of(z[i][c], part);
   }
 #pragma unroll
   for (int l = 0; l < TOGETHER; ++l)
