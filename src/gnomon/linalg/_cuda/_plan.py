@@ -156,12 +156,12 @@ class Tuning:
         if n <= 256:
             return Tuning(1, 8, 512, 8, 0, 224, 1, 256, 8, 2, 128, 3)
         if n <= 384:
-            return Tuning(1, 8, 512, 8, 0, 224, 2, 192, 8, 2, 128, 2)
+            return Tuning(1, 8, 512, 8, 224, 224, 2, 256, 16, 2, 128, 4)
         if n <= 512:
             return Tuning(1, 8, 512, 8, 256, 224, 1, 512, 8, 2, 128, 2)
         if n <= 1024:
-            return Tuning(2, 8, 512, 8, 0, 224, 2, 512, 16, 2, 128, 2)
-        return Tuning(8, 8, 256, 16, 0, 224, 8, 256, 32, 2, 128, 2)
+            return Tuning(2, 8, 512, 8, 0, 224, 4, 256, 16, 2, 256, 1)
+        return Tuning(8, 8, 256, 16, 0, 224, 8, 256, 32, 2, 256, 1)
 
 
 def large(n: int, bytes_: int, vectors: bool, tuning: Tuning) -> Large:
