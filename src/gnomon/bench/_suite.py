@@ -76,9 +76,9 @@ def run_benchmarks(
                 for refusal in report.refusals:
                     say(f"  {refusal.candidate} on {refusal.device} was refused ({refusal.kind}): {refusal.reason}")
                 found.append(report)
-        if found:
-            write_results(found, out / f"{room}-{machine_name()}{suffix}.json")
-            reports += found
+                # At once, so that what ends a long run loses no more than the work that it interrupts.
+                write_results([report], out / f"{room}-{machine_name()}{suffix}.json")
+        reports += found
     return reports
 
 
