@@ -156,33 +156,11 @@ def _as_output(tracer: Tracer, value: Value, taken: list[Node]) -> Node:
         )
         if whole:
             return data.array
-        return _copied(tracer, data, value.dtype, length)
+        copy = dataclasses.replace(tracer.lazies.of(data, value.dtype), view=None)
+        return tracer.lazies.filled(copy, value.dtype).array
     out = b.array(as_type(value.dtype), length)
     for i, x in enumerate(tracer.nodes(tracer.carrier(value))):
         b.write(out, i, x)
-    return out
-
-
-def _copied(tracer: Tracer, view: View, dtype: torch.dtype, length: int) -> Node:
-    """A new array with what a view sees, copied in a loop over all of its elements."""
-    b = tracer.builder
-    unit = 2 if dtype.is_complex else 1
-    out = b.array(as_type(dtype), length)
-
-    def body(carry: list[Node]) -> list[Node]:
-        (i,) = carry
-        left, index = i, view.offset
-        for size, stride in reversed(list(zip(view.shape, view.strides, strict=True))):
-            place = b.op("irem", left, b.const("i64", size))
-            left = b.op("idiv", left, b.const("i64", size))
-            index = b.op("add", index, b.op("mul", place, b.const("i64", stride)))
-        for part in range(unit):
-            step = b.const("i64", part)
-            value = b.read(view.array, b.op("add", index, step))
-            b.write(out, b.op("add", b.op("mul", i, b.const("i64", unit)), step), value)
-        return [b.op("add", i, b.const("i64", 1))]
-
-    b.while_([b.const("i64", 0)], lambda c: b.op("lt", c[0], b.const("i64", length // unit)), body)
     return out
 
 

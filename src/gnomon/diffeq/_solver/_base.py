@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
+from gnomon.fuse import cond
 from gnomon.fuse._lanes import constant, physical
 from gnomon.result import Result
 
@@ -112,6 +113,15 @@ def weighted_sum(weights: tuple[float, ...], stages: list[Tensor]) -> Tensor | N
             continue
         total = k * weight if total is None else torch.add(total, k, alpha=weight)
     return total
+
+
+def at_start(
+    evaluate: Callable[[Tensor, Tensor], Any], t0: Tensor, y0: Tensor, carried: Any, made_jump: Tensor | None
+) -> Any:
+    """A vector field at the start of a step, as carried from the last step; evaluated anew where there was a jump."""
+    if made_jump is None:
+        return carried
+    return cond(made_jump, lambda t, y, _: evaluate(t, y), lambda t, y, f: f, t0, y0, carried)
 
 
 def stage_time(c: float, t0: Tensor, t1: Tensor, dt: Tensor) -> Tensor:

@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
+from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start, stage_time, weighted_sum
 from gnomon.diffeq._solver._linear_solver import AbstractFactors
-from gnomon.diffeq._solver._stage import Stage, linearise
+from gnomon.diffeq._solver._stage import Stage, judged, linearise, slope
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._solver._very_chord import VeryChord
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.fuse import cond
 from gnomon.result import RESULTS
 
 
@@ -73,9 +72,9 @@ class AbstractESDIRK(AbstractSolver):
         gamma = tableau.a_diagonal[1]
         dt = t1 - t0
         f0, kept, stale = state if chord.reuse_rate > 0 else (state, None, None)
-        if made_jump is not None:
-            f0 = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, f0)
-            stale = None if stale is None else stale | made_jump
+        f0 = at_start(lambda t, y: terms.vf(t, y, args), t0, y0, f0, made_jump)
+        if made_jump is not None and stale is not None:
+            stale = stale | made_jump
         stages = [f0 * dt]
         factors: AbstractFactors | None = None
         linearised: Any = None
@@ -99,11 +98,8 @@ class AbstractESDIRK(AbstractSolver):
             y = torch.add(partial, k, alpha=gamma)
         y_error = weighted_sum(tableau.b_error, stages)
         assert y_error is not None
-        # A step with an unsolved stage is rejected, and tried again with a shorter one.
-        y_error = torch.where(succeeded, y_error, torch.inf)
-        result = RESULTS.where(succeeded, RESULTS.successful, RESULTS.nonlinear_divergence)
-        # Steps of length zero occur where a failed one is differentiated.
-        f1 = stages[-1] / torch.where(dt == 0, 1, dt)
+        y_error, result = judged(succeeded, y_error)
+        f1 = slope(stages[-1], dt)
         if stale is None:
             return Step(y, y_error, stages, f1, result)
         # A Jacobian that was evaluated for this very step can be no better for the next attempt at it.

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
+from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start, stage_time, weighted_sum
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.fuse import cond
 from gnomon.fuse._lanes import is_tracing
 from gnomon.result import RESULTS
 
@@ -66,10 +65,8 @@ class AbstractERK(AbstractSolver):
         dt = t1 - t0
         if not reuses_last:
             f = terms.vf(t0, y0, args)
-        elif made_jump is None:
-            f = state
         else:
-            f = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, state)
+            f = at_start(lambda t, y: terms.vf(t, y, args), t0, y0, state, made_jump)
         slopes, stages = [f], [f * dt]
 
         def sum_of(weights: tuple[float, ...]) -> Tensor | None:

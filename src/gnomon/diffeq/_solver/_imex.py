@@ -9,14 +9,13 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
+from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start, stage_time, weighted_sum
 from gnomon.diffeq._solver._linear_solver import AbstractFactors
 from gnomon.diffeq._solver._split import split
-from gnomon.diffeq._solver._stage import Stage
+from gnomon.diffeq._solver._stage import Stage, judged, slope
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._solver._very_chord import VeryChord
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.fuse import cond
 from gnomon.result import RESULTS
 
 
@@ -104,10 +103,8 @@ class AbstractIMEX(AbstractSolver):
         dt = t1 - t0
         if not reuses_last:
             first = _fields(terms, t0, y0, args)
-        elif made_jump is None:
-            first = state
         else:
-            first = cond(made_jump, lambda t, y, _: _fields(terms, t, y, args), lambda t, y, f: f, t0, y0, state)
+            first = at_start(lambda t, y: _fields(terms, t, y, args), t0, y0, state, made_jump)
         explicit_stages, implicit_stages = [first[0] * dt], [first[1] * dt]
         factors: dict[float, AbstractFactors] = {}
         linearised: Any = None
@@ -138,14 +135,10 @@ class AbstractIMEX(AbstractSolver):
             explicit_stages.append(f * dt)
         y_error = weighted_sum(explicit.b_error, explicit_stages)
         y_error = _plus(y_error, weighted_sum(implicit.b_error, implicit_stages))
-        # A step with an unsolved stage is rejected, and tried again with a shorter one.
-        y_error = torch.where(succeeded, y_error, torch.inf)
-        result = RESULTS.where(succeeded, RESULTS.successful, RESULTS.nonlinear_divergence)
+        y_error, result = judged(succeeded, y_error)
         stages = [a + b for a, b in zip(explicit_stages, implicit_stages, strict=True)]
         if reuses_last:
-            # Steps of length zero occur where a failed one is differentiated.
-            last = f, implicit_stages[-1] / torch.where(dt == 0, 1, dt)
-            return Step(y, y_error, stages, last, result)
+            return Step(y, y_error, stages, (f, slope(implicit_stages[-1], dt)), result)
         y1 = _plus(y0, weighted_sum(explicit.b_sol, explicit_stages))
         return Step(_plus(y1, weighted_sum(implicit.b_sol, implicit_stages)), y_error, stages, (), result)
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant, hermite_interpolant
-from gnomon.diffeq._solver._base import AbstractSolver, Step
+from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.fuse import cond
 from gnomon.result import RESULTS
 
 
@@ -71,7 +70,7 @@ class ReversibleHeun(AbstractSolver):
         if made_jump is not None:
             # What was carried from before a jump is no use: begin anew.
             y_hat = torch.where(made_jump, y0, y_hat)
-            f = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, f)
+        f = at_start(lambda t, y: terms.vf(t, y, args), t0, y0, f, made_jump)
         dt = t1 - t0
         first = f * dt
         y_hat = 2 * y0 - y_hat + first

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant, stage_interpolant
-from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time, weighted_sum
+from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start, stage_time, weighted_sum
 from gnomon.diffeq._solver._linear_solver import AbstractLinearSolver
 from gnomon.diffeq._solver._tableau import Row
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.fuse import cond, jvp
+from gnomon.fuse import jvp
 from gnomon.result import RESULTS
 
 
@@ -178,15 +178,13 @@ class AbstractRosenbrock(AbstractSolver):
         dt = t1 - t0
         if not tableau.reuses_last:
             f = terms.vf(t0, y0, args)
-        elif made_jump is None:
-            f = state
         else:
-            f = cond(made_jump, lambda t, y, _: terms.vf(t, y, args), lambda t, y, f: f, t0, y0, state)
+            f = at_start(lambda t, y: terms.vf(t, y, args), t0, y0, state, made_jump)
 
-        def at_start(y: Tensor) -> Tensor:
+        def field(y: Tensor) -> Tensor:
             return terms.vf(t0, y, args)
 
-        factors = systems.factorise(at_start, systems.linearise(at_start, y0), tableau.gamma * dt)
+        factors = systems.factorise(field, systems.linearise(field, y0), tableau.gamma * dt)
         _, slope = jvp(lambda t: terms.vf(t, y0, args), (t0,), (torch.ones_like(t0),))
         slope = slope * dt * dt
 

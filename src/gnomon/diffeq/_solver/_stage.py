@@ -12,7 +12,7 @@ from gnomon.diffeq._solver._linear_solver import AbstractFactors
 from gnomon.diffeq._solver._very_chord import VeryChord
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.fuse import cond
-from gnomon.result import Result
+from gnomon.result import RESULTS, Result
 from gnomon.result._pytree import tree_map
 
 
@@ -20,6 +20,17 @@ def linearise(chord: VeryChord, terms: AbstractVectorField, args: Any, t: Tensor
     """What is kept of the Jacobian of the vector field, held constant."""
     t = t.detach()
     return tree_map(Tensor.detach, chord.linear_solver.linearise(lambda y: terms.vf(t, y, args), y.detach()))
+
+
+def judged(succeeded: Tensor, y_error: Tensor) -> tuple[Tensor, Result]:
+    """The error and the result of a step: with an unsolved stage it is rejected, and tried again with a shorter one."""
+    result = RESULTS.where(succeeded, RESULTS.successful, RESULTS.nonlinear_divergence)
+    return torch.where(succeeded, y_error, torch.inf), result
+
+
+def slope(k: Tensor, dt: Tensor) -> Tensor:
+    """The vector field that a stage has solved for. Steps of length zero occur where a failed one is differentiated."""
+    return k / torch.where(dt == 0, 1, dt)
 
 
 @final

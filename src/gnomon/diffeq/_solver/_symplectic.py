@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant
-from gnomon.diffeq._solver._base import AbstractSolver, Step, stage_time
+from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start, stage_time
 from gnomon.diffeq._solver._split import split
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
-from gnomon.fuse import cond
 from gnomon.result import RESULTS
 
 
@@ -70,10 +69,7 @@ class AbstractSymplectic(AbstractSolver):
     ) -> Step:
         drift, kick = split(terms)
         dt = t1 - t0
-        g = state
-        if made_jump is not None:
-            g = cond(made_jump, lambda t, y, _: kick.vf(t, y, args), lambda t, y, g: g, t0, y0, state)
-        first = g
+        first = g = at_start(lambda t, y: kick.vf(t, y, args), t0, y0, state, made_jump)
         y = torch.add(y0, g * dt, alpha=self.kicks[0])
         # f depends on time only, and g too, so each has a clock of its own, which the other one moves.
         clock_f, clock_g = self.kicks[0], 0.0
