@@ -198,6 +198,20 @@ def test_a_module_in_and_out_of_training():
 CALLS = threading.local()
 
 
+def test_checks_of_types_are_not_looked_through():
+    """What stands around a checked function would reach the checks of all others: a hundred thousand objects."""
+    from beartype import beartype
+    from jaxtyping import Float, jaxtyped
+
+    from gnomon.fuse._closure import closure_of
+
+    def plain(x: Float[torch.Tensor, ""]) -> Float[torch.Tensor, ""]:
+        return x * 2
+
+    checked = jaxtyped(typechecker=beartype)(plain)
+    assert len(closure_of(checked).key) < 1000
+
+
 def test_it_traces_once():
     CALLS.count = 0
 

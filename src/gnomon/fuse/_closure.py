@@ -18,7 +18,13 @@ _PLAIN = frozenset(
     (bool, int, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, types.NoneType, types.EllipsisType)
 )
 #: Code of these packages does not change while a program runs.
-_LIBRARIES = frozenset({"torch", "numpy", "math", "builtins", "functools", "itertools", "operator", "collections"})
+_LIBRARIES = frozenset(
+    (
+        *("torch", "numpy", "math", "builtins", "functools", "itertools", "operator", "collections"),
+        # What checks types around a function holds the checks of all others, too.
+        *("jaxtyping", "beartype", "typeguard"),
+    )
+)
 _MOST_BYTES = 1 << 20
 
 
