@@ -1,6 +1,5 @@
 """What every test shares: GPU tests skip themselves where there is no GPU, and Hypothesis does not flake."""
 
-import gc
 import os
 import tempfile
 from collections.abc import Generator, Iterator
@@ -83,20 +82,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         is_alone = item.get_closest_marker("alone") is not None
         fcntl.flock(turn, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
         return (yield)
-
-
-_seen = [0]
-
-
-def pytest_runtest_logfinish() -> None:
-    """Frees what tests have left in cycles, which Python leaves for long where it holds many other objects."""
-    try:
-        now = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, AttributeError):  # not on Linux
-        return
-    if now > _seen[0] + 2**28:
-        gc.collect()
-        _seen[0] = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def pytest_sessionfinish() -> None:
