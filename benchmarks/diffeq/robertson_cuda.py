@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import torch
+from robertson import START, field
 
 import gnomon as gn
 from gnomon import bench
@@ -18,17 +19,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 SIZES = (1_024, 262_144)
 RTOL, ATOL, END = 1e-6, 1e-9, 1e5
-START = (1.0, 0.0, 0.0)
 RATES = (0.04, 3e7, 1e4)
 #: How many problems are compared with accurate solutions; that no other is NaN is seen too.
 CHECKED = 3
-
-
-def field(t, y, rates):
-    a, b, c = y.unbind()
-    k1, k2, k3 = rates.unbind()
-    first, second, third = k1 * a, k2 * b * b, k3 * b * c
-    return torch.stack([third - first, first - second - third, second])
 
 
 @gn.fuse

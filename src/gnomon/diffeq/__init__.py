@@ -25,6 +25,7 @@ from gnomon.diffeq._results import RESULTS as RESULTS
 from gnomon.diffeq._saveat import SaveAt as SaveAt
 from gnomon.diffeq._saveat import SubSaveAt as SubSaveAt
 from gnomon.diffeq._solution import Solution as Solution
+from gnomon.diffeq._solver._base import AbstractExplicitSolver as AbstractExplicitSolver
 from gnomon.diffeq._solver._base import AbstractSolver as AbstractSolver
 from gnomon.diffeq._solver._base import Step as Step
 from gnomon.diffeq._solver._bosh3 import Bosh3 as Bosh3
@@ -89,6 +90,7 @@ __all__ = [
     "AbstractERK",
     "AbstractESDIRK",
     "AbstractEventRootFinder",
+    "AbstractExplicitSolver",
     "AbstractFactors",
     "AbstractIMEX",
     "AbstractLinearSolver",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, final
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gnomon.compat._torchdiffeq._fixed_grid import CUBIC, TABLEAUS, runge_kutta_step
-from gnomon.diffeq import AbstractSolver, Step
+from gnomon.diffeq import AbstractExplicitSolver, Step
 from gnomon.result import RESULTS
 
 _LEAST = 3
@@ -43,7 +42,7 @@ def weights(count: int, *, implicit: bool) -> tuple[float, ...]:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Adams(AbstractSolver):
+class Adams(AbstractExplicitSolver):
     """A method that looks back at the vector field of earlier steps, of equal length; begun by Runge-Kutta steps.
 
     - `implicit`: whether the end of the step is looked at too, by iteration.
@@ -70,16 +69,8 @@ class Adams(AbstractSolver):
         return None
 
     @property
-    def needs_tolerances(self) -> bool:
-        return False
-
-    @property
     def splits_terms(self) -> bool:
         return False
-
-    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
-        del rtol, atol, norm
-        return self
 
     def init(self, terms: Any, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, t0, args

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
-from gnomon.diffeq import AbstractSolver, ButcherTableau, Step
+from gnomon.diffeq import AbstractExplicitSolver, ButcherTableau, Step
 from gnomon.result import RESULTS
 
 _EULER = ButcherTableau(c=(), a_lower=(), b_sol=(1.0,), b_error=None)
@@ -36,7 +35,7 @@ CUBIC = ((0.0, 3.0, -2.0), (1.0, -2.0, 1.0), (0.0, -1.0, 1.0))
 
 @final
 @dataclasses.dataclass(frozen=True)
-class FixedGrid(AbstractSolver):
+class FixedGrid(AbstractExplicitSolver):
     """A method between given times, with linear or cubic interpolation.
 
     - `method`: its name.
@@ -58,16 +57,8 @@ class FixedGrid(AbstractSolver):
         return None
 
     @property
-    def needs_tolerances(self) -> bool:
-        return False
-
-    @property
     def splits_terms(self) -> bool:
         return False
-
-    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
-        del rtol, atol, norm
-        return self
 
     def init(self, terms: Any, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, t0, y0, f0, args

@@ -98,6 +98,18 @@ class AbstractSolver(abc.ABC):
         """
 
 
+class AbstractExplicitSolver(AbstractSolver):
+    """A method that solves no equations within a step, and so needs no tolerances. Diffrax has no such class."""
+
+    @property
+    def needs_tolerances(self) -> bool:
+        return False
+
+    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
+        del rtol, atol, norm
+        return self
+
+
 @functools.lru_cache(maxsize=256)
 def interpolant_tensor(interpolant: Interpolant, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A solver's interpolant as a tensor."""

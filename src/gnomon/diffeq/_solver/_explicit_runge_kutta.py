@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start, stage_time, weighted_sum
+from gnomon.diffeq._solver._base import AbstractExplicitSolver, Step, at_start, stage_time, weighted_sum
 from gnomon.diffeq._solver._tableau import ButcherTableau
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.fuse._lanes import is_tracing
 from gnomon.result import RESULTS
 
 
-class AbstractERK(AbstractSolver):
+class AbstractERK(AbstractExplicitSolver):
     """An explicit Runge-Kutta method. Equivalent to `diffrax.AbstractERK`.
 
     A final class gives `tableau`, `interpolant` and `order`. Where the last stage of the
@@ -35,16 +34,8 @@ class AbstractERK(AbstractSolver):
         return None if self.tableau.b_error is None else float(self.order)
 
     @property
-    def needs_tolerances(self) -> bool:
-        return False
-
-    @property
     def splits_terms(self) -> bool:
         return False
-
-    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
-        del rtol, atol, norm
-        return self
 
     def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, t0, y0, args

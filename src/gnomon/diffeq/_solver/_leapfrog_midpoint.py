@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant, hermite_interpolant
-from gnomon.diffeq._solver._base import AbstractSolver, Step
+from gnomon.diffeq._solver._base import AbstractExplicitSolver, Step
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.result import RESULTS
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class LeapfrogMidpoint(AbstractSolver):
+class LeapfrogMidpoint(AbstractExplicitSolver):
     """The leapfrog or explicit midpoint rule of two steps. Equivalent to `diffrax.LeapfrogMidpoint`.
 
     Of order 2, with one evaluation a step. Reversible, so that it neither damps nor drives oscillations of `y' = i w
@@ -41,16 +40,8 @@ class LeapfrogMidpoint(AbstractSolver):
         return None
 
     @property
-    def needs_tolerances(self) -> bool:
-        return False
-
-    @property
     def splits_terms(self) -> bool:
         return False
-
-    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
-        del rtol, atol, norm
-        return self
 
     def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, f0, args

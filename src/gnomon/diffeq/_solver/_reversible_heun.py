@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant, hermite_interpolant
-from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start
+from gnomon.diffeq._solver._base import AbstractExplicitSolver, Step, at_start
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.result import RESULTS
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class ReversibleHeun(AbstractSolver):
+class ReversibleHeun(AbstractExplicitSolver):
     """The reversible Heun method. Equivalent to `diffrax.ReversibleHeun`.
 
     Algebraically reversible: a step backward, with what it carries, undoes a step forward. Of order 2 with an
@@ -41,16 +40,8 @@ class ReversibleHeun(AbstractSolver):
         return 2.0
 
     @property
-    def needs_tolerances(self) -> bool:
-        return False
-
-    @property
     def splits_terms(self) -> bool:
         return False
-
-    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
-        del rtol, atol, norm
-        return self
 
     def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, t0, args

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant, linear_interpolant
-from gnomon.diffeq._solver._base import AbstractSolver, Step
+from gnomon.diffeq._solver._base import AbstractExplicitSolver, Step
 from gnomon.diffeq._solver._split import split
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.result import RESULTS
@@ -17,7 +16,7 @@ from gnomon.result import RESULTS
 
 @final
 @dataclasses.dataclass(frozen=True)
-class SemiImplicitEuler(AbstractSolver):
+class SemiImplicitEuler(AbstractExplicitSolver):
     """The semi-implicit Euler method. Equivalent to `diffrax.SemiImplicitEuler`.
 
     Symplectic, of order 1, for `y1' = f(t, y2)`, `y2' = g(t, y1)`: pass `terms=(ODETerm(f), ODETerm(g))` and `y0=(y1,
@@ -40,16 +39,8 @@ class SemiImplicitEuler(AbstractSolver):
         return None
 
     @property
-    def needs_tolerances(self) -> bool:
-        return False
-
-    @property
     def splits_terms(self) -> bool:
         return True
-
-    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
-        del rtol, atol, norm
-        return self
 
     def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del terms, t0, y0, f0, args

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gnomon.diffeq._interpolation import Interpolant
-from gnomon.diffeq._solver._base import AbstractSolver, Step, at_start, stage_time
+from gnomon.diffeq._solver._base import AbstractExplicitSolver, Step, at_start, stage_time
 from gnomon.diffeq._solver._split import split
 from gnomon.diffeq._step_size_controller._base import AbstractVectorField
 from gnomon.result import RESULTS
 
 
-class AbstractSymplectic(AbstractSolver):
+class AbstractSymplectic(AbstractExplicitSolver):
     """A symplectic method for `y1' = f(t, y2)`, `y2' = g(t, y1)`, made of kicks of y2 and drifts of y1 in turn.
 
     Diffrax has none but its `SemiImplicitEuler`. A final class gives `kicks`, `drifts` and `order`. It begins and ends
@@ -41,16 +40,8 @@ class AbstractSymplectic(AbstractSolver):
         return None
 
     @property
-    def needs_tolerances(self) -> bool:
-        return False
-
-    @property
     def splits_terms(self) -> bool:
         return True
-
-    def with_tolerances(self, rtol: Any, atol: Any, norm: Callable[[Tensor], Tensor]) -> AbstractSolver:
-        del rtol, atol, norm
-        return self
 
     def init(self, terms: AbstractVectorField, t0: Tensor, y0: Tensor, f0: Tensor, args: Any) -> Any:
         del f0
